@@ -1,0 +1,84 @@
+"""A radio map as a netCDF file: heights with coordinates and units, θ beside them."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from veilmap import _files
+from veilmap.errors import VeilmapError
+from veilmap.geometry import Grid
+from veilmap.radiomap import Propagation, RadioMap
+
+if TYPE_CHECKING:
+    import xarray
+
+_FORMAT = 1
+
+
+def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
+    """The map as an xarray dataset that follows the CF conventions."""
+    import xarray
+
+    grid = radio_map.grid
+    metres = {"units": "m"}
+    theta = {
+        field.name: ((), getattr(radio_map.propagation, field.name), {"units": _unit(field.name)})
+        for field in fields(Propagation)
+    }
+    return xarray.Dataset(
+        data_vars={
+            "obstacle_height": (
+                ("y", "x"),
+                np.array(radio_map.heights),
+                metres | {"long_name": "height of virtual obstacles above ground"},
+            ),
+            **theta,
+        },
+        coords={
+            "y": ("y", grid.y, metres | {"standard_name": "projection_y_coordinate"}),
+            "x": ("x", grid.x, metres | {"standard_name": "projection_x_coordinate"}),
+        },
+        attrs={
+            "Conventions": "CF-1.8",
+            "title": "radio map with virtual obstacles",
+            "veilmap_format": _FORMAT,
+            "cell_size": grid.cell_size,
+            "origin": list(grid.origin),
+            "sharpness": radio_map.sharpness,
+        },
+    )
+
+
+def save(radio_map: RadioMap, path: Path) -> None:
+    """Write the map as netCDF."""
+    with _files.replacing(path) as temporary:
+        as_dataset(radio_map).to_netcdf(temporary, engine="scipy")
+
+
+def load(path: Path) -> RadioMap:
+    """Read a map that `save` wrote."""
+    import xarray
+
+    try:
+        with xarray.open_dataset(_files.existing(path), engine="scipy") as dataset:
+            dataset.load()
+    except VeilmapError:
+        raise
+    except Exception as error:  # the reader raises many kinds for a damaged file
+        raise VeilmapError(f"{path} is not a readable netCDF file") from error
+    if dataset.attrs.get("veilmap_format") != _FORMAT:
+        raise VeilmapError(f"{path} is not a veilmap radio map of format {_FORMAT}")
+    try:
+        heights = dataset["obstacle_height"].values.astype(np.float64)
+        rows, columns = heights.shape
+        grid = Grid(dataset.attrs["cell_size"], (rows, columns), tuple(dataset.attrs["origin"]))
+        theta = Propagation(*(float(dataset[field.name]) for field in fields(Propagation)))
+        return RadioMap(grid, heights, theta, float(dataset.attrs["sharpness"]))
+    except (KeyError, ValueError) as error:
+        raise VeilmapError(f"{path} is not a whole radio map: {error}") from error
+
+
+def _unit(name: str) -> str:
+    return "dB" if name.endswith("intercept") else "dB per decade"

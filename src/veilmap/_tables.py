@@ -1,0 +1,59 @@
+"""Reading tables of columns, with errors that name the line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from veilmap.errors import VeilmapError
+
+_TEXT_COLUMNS = ("user", "bs")  # ids stay as they are written; all other columns are numbers
+
+
+def read(
+    path: Path,
+    kind: Literal["csv", "parquet"],
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+) -> dict[str, NDArray]:
+    """The wanted columns of a file as arrays; missing numbers become NaN."""
+    try:
+        table = pa.csv.read_csv(path) if kind == "csv" else pa.parquet.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise VeilmapError(f"{path} cannot be read as {kind}: {reason}") from None
+    missing = [name for name in required if name not in table.column_names]
+    if missing:
+        raise VeilmapError(
+            f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)};"
+            f" it has {', '.join(table.column_names)}"
+        )
+    wanted = [*required, *(name for name in optional if name in table.column_names)]
+    return {name: _column(path, kind, name, table.column(name)) for name in wanted}
+
+
+def _column(path: Path, kind: str, name: str, column: pa.ChunkedArray) -> NDArray:
+    if name in _TEXT_COLUMNS:
+        return column.to_numpy()
+    try:
+        return column.cast(pa.float64()).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        row, text = _first_not_a_number(column)
+        # A CSV's first line holds the names, and people count lines from 1.
+        where = f"line {row + 2}" if kind == "csv" else f"row {row}"
+        raise VeilmapError(f"{path}, {where}: {name} is {text!r}, not a number") from None
+
+
+def _first_not_a_number(column: pa.ChunkedArray) -> tuple[int, object]:
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            np.float64(value if value is not None else "nan")
+        except (TypeError, ValueError):
+            return row, value
+    return 0, column.type

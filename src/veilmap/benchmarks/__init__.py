@@ -1,0 +1,50 @@
+"""What the software costs and how good it is, measured on the machine at hand.
+
+Speed is given as ratios within one run, because machines differ and are noisy.
+"""
+
+import importlib
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+from veilmap import __version__, _files, _threads
+from veilmap.benchmarks._figure import Figure
+from veilmap.errors import VeilmapError
+
+# Name of each benchmark and the module whose ``measure(seed)`` runs it.
+BENCHMARKS = {
+    "fused-pass": "veilmap.benchmarks.fused_pass",
+    "growth": "veilmap.benchmarks.growth",
+    "accuracy": "veilmap.benchmarks.accuracy",
+    "start-up": "veilmap.benchmarks.start_up",
+}
+
+__all__ = ["BENCHMARKS", "Figure", "chosen", "run", "save"]
+
+
+def chosen(only: Sequence[str] | None) -> list[str]:
+    """The asked benchmarks, or all of them."""
+    for name in only or ():
+        if name not in BENCHMARKS:
+            raise VeilmapError(f"no benchmark {name!r}; there are {', '.join(BENCHMARKS)}")
+    return list(only or BENCHMARKS)
+
+
+def run(name: str, seed: int) -> list[Figure]:
+    """Run one benchmark."""
+    return importlib.import_module(BENCHMARKS[name]).measure(seed)
+
+
+def save(figures: Sequence[Figure], path: Path) -> None:
+    """Write all figures as JSON, with what they were measured on."""
+    content = {
+        "veilmap": __version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": _threads.threads(),
+        "figures": [figure.as_dict() for figure in figures],
+    }
+    with _files.replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n")

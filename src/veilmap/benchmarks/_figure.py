@@ -1,0 +1,70 @@
+"""One measured figure, and the bar it is held to."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value with its unit, and where there is one the bar it should meet."""
+
+    name: str
+    value: float
+    unit: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def meets_bar(self) -> bool | None:
+        """Whether the bar is met; None where there is none."""
+        if self.at_least is None and self.at_most is None:
+            return None
+        return (self.at_least is None or self.value >= self.at_least) and (
+            self.at_most is None or self.value <= self.at_most
+        )
+
+    @property
+    def shown(self) -> str:
+        """The value with its unit, to three digits."""
+        return f"{_short(self.value)} {self.unit}".strip()
+
+    @property
+    def bar_shown(self) -> str:
+        """The bar with its unit, or nothing."""
+        if self.at_least is not None:
+            return f"≥ {_short(self.at_least)} {self.unit}".strip()
+        if self.at_most is not None:
+            return f"≤ {_short(self.at_most)} {self.unit}".strip()
+        return ""
+
+    @property
+    def verdict(self) -> str:
+        """A word for the table."""
+        return {None: "", True: "ok", False: "MISSED"}[self.meets_bar]
+
+    def as_dict(self) -> dict:
+        """For JSON."""
+        return asdict(self) | {"meets_bar": self.meets_bar}
+
+
+def alternate(*calls: Callable[[], object], repeats: int = 21) -> list[float]:
+    """Median seconds of each call, taken in turns so that all meet the same disturbances."""
+    for call in calls:
+        call()
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(repeats):
+        for call, own in zip(calls, times, strict=True):
+            started = time.perf_counter()
+            call()
+            own.append(time.perf_counter() - started)
+    return [statistics.median(own) for own in times]
+
+
+def _short(value: float) -> str:
+    if value != 0 and not 1e-3 <= abs(value) < 1e5:
+        return f"{value:.1e}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:.{digits}f}"

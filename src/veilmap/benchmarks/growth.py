@@ -1,0 +1,68 @@
+"""How time and memory grow with the number of links."""
+
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+
+from veilmap.benchmarks._figure import Figure, alternate
+from veilmap.central import mean_gradient
+from veilmap.geometry import Grid, trace
+from veilmap.measurements import Measurements
+from veilmap.radiomap import RadioMap
+
+_LINKS_PER_USER = 200
+_LINKS = (10_000, 100_000, 1_000_000)
+_HEIGHT = 4.0  # the start of training: no link is blocked early, every walk is long
+
+_PEAK = """
+import resource, sys
+from veilmap.benchmarks import growth
+growth.one_pass(int(sys.argv[1]), int(sys.argv[2]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def measure(seed: int) -> list[Figure]:
+    """Growth exponent of the pass over links × cells crossed, and memory per link."""
+    radio_map = RadioMap(Grid(), np.full(10_000, _HEIGHT))
+    crossed, seconds = [], []
+    for links in _LINKS:
+        data = random_links(links, seed)
+        first = min(links, 20_000)
+        sample = trace(radio_map.grid, data.user_xyz[:first], data.bs_xyz[:first])
+        crossed.append(len(sample.cells) / first * links)
+        (time,) = alternate(
+            partial(mean_gradient, radio_map, data), repeats=max(3, 10**6 // links // 5)
+        )
+        seconds.append(time)
+    exponent = np.polyfit(np.log(crossed), np.log(seconds), 1)[0]
+    small, large = (_peak_bytes(links, seed) for links in (_LINKS[1], _LINKS[2]))
+    return [
+        Figure("growth of the pass: exponent of time in cells crossed", exponent, at_most=1.1),
+        Figure("time per cell crossed, 1e6 links", 1e9 * seconds[-1] / crossed[-1], "ns"),
+        Figure("cells crossed per link", crossed[-1] / _LINKS[-1]),
+        Figure("peak memory per link", (large - small) / (_LINKS[2] - _LINKS[1]), "bytes"),
+        Figure("peak memory of the pass, 1e6 links", large / 1e6, "MB"),
+    ]
+
+
+def random_links(links: int, seed: int) -> Measurements:
+    """Links between random ground points and random points 50 m up, with made-up gains."""
+    rng = np.random.default_rng(seed)
+    ends = rng.uniform(0, 300, (2, links, 3))
+    ends[0, :, 2], ends[1, :, 2] = 1.5, 50.0
+    user = np.arange(links) // _LINKS_PER_USER
+    bs = np.arange(links) % _LINKS_PER_USER
+    return Measurements(user, ends[0], ends[1], rng.normal(-85, 10, links), bs)
+
+
+def one_pass(links: int, seed: int) -> None:
+    """One whole pass; run in a process of its own to see the memory it takes."""
+    mean_gradient(RadioMap(Grid(), np.full(10_000, _HEIGHT)), random_links(links, seed))
+
+
+def _peak_bytes(links: int, seed: int) -> int:
+    command = [sys.executable, "-c", _PEAK, str(links), str(seed)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

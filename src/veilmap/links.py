@@ -1,0 +1,44 @@
+"""Links: measurements laid out for the kernels, user after user."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links grouped by user: user i owns the slice ``offsets[i]:offsets[i + 1]``.
+
+    Attributes
+    ----------
+    offsets : (N + 1,) int
+    user_xyz, bs_xyz : (J, 3) float
+        Both ends of each link, in metres.
+    gain_db : (J,) float
+    """
+
+    offsets: NDArray[np.int64]
+    user_xyz: NDArray[np.float64]
+    bs_xyz: NDArray[np.float64]
+    gain_db: NDArray[np.float64]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """J_i: links per user, (N,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def users(self) -> int:
+        """N: number of users."""
+        return len(self.offsets) - 1
+
+    def blocks(self, users: int) -> Iterator["Links"]:
+        """The same links in blocks of at most ``users`` users, as views."""
+        for first in range(0, self.users, users):
+            offsets = self.offsets[first : first + users + 1]
+            own = slice(offsets[0], offsets[-1])
+            yield Links(
+                offsets - offsets[0], self.user_xyz[own], self.bs_xyz[own], self.gain_db[own]
+            )

@@ -1,0 +1,188 @@
+"""What the server does with the mean gradient: one step of the map.
+
+Everything here works on the sum of what users sent, so it costs no privacy, whatever it
+does. It must cope with gradients that are mostly noise: steps of equal length instead of
+per-cell ones (which amplify noise), smoothing over neighbouring cells, a pull towards open
+ground, and a prior that maps are made of flat pieces.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap import _checks, _kernels
+from veilmap.errors import VeilmapError
+from veilmap.geometry import Grid
+from veilmap.radiomap import Propagation, RadioMap
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """All that a step needs to know of the steps before it.
+
+    Attributes
+    ----------
+    radio_map : RadioMap
+        The current h and θ.
+    round : int
+        Steps taken.
+    velocity, energy : (rows, columns) float
+        Running means of the smoothed gradient and of its square.
+    theta_velocity, theta_energy : (4,) float
+        The same for θ.
+    """
+
+    radio_map: RadioMap
+    round: int
+    velocity: NDArray[np.float64]
+    energy: NDArray[np.float64]
+    theta_velocity: NDArray[np.float64]
+    theta_energy: NDArray[np.float64]
+
+
+# Between what clear and blocked links show; both laws start alike at 1 m.
+_START = Propagation(-35.0, -20.0, -35.0, -30.0)
+
+
+@dataclass(frozen=True)
+class NoiseAwareStep:
+    """The default server step, made for gradients under heavy noise.
+
+    Lengths are in metres unless they say cells.
+
+    Parameters
+    ----------
+    start_height : float
+        h of every cell at the start. High obstacles block every link, and a blocked link
+        has no gradient: 4 to 6 m learn best.
+    start_propagation : Propagation
+        θ at the start.
+    floor, ceiling : float
+        Bounds of h. A floor below ground lets the map say "certainly clear"; at 0 m even a
+        clear link near a user on the ground seems half blocked.
+    step : float
+        Root-mean-square change of h in the first rounds; it falls to ``last_step`` of that
+        along half a cosine.
+    last_step : float
+        Share of ``step`` left in the last round.
+    pull : float
+        Every step also lowers h by this share of the step: what no link speaks for sinks
+        to the floor.
+    flatness : float
+        Weight of the total-variation prior, as a share of the step.
+    flatness_iterations : int
+    smoothing, energy_smoothing : float
+        Widths (standard deviations, in cells) of the Gaussian filters over the gradient
+        and over its running energy.
+    velocity_memory, energy_memory : float
+        What the running means keep each round.
+    damping : float
+        Share of the mean energy added to each cell's before dividing by its root.
+    theta_rate : float
+        Step of θ (Adam), in dB and dB per decade.
+    """
+
+    start_height: float = 4.0
+    start_propagation: Propagation = _START
+    floor: float = -8.0
+    ceiling: float = 130.0
+    step: float = 3.0
+    last_step: float = 0.02
+    pull: float = 0.35
+    flatness: float = 0.4
+    flatness_iterations: int = 30
+    smoothing: float = 2.0
+    energy_smoothing: float = 1.0
+    velocity_memory: float = 0.8
+    energy_memory: float = 0.95
+    damping: float = 0.1
+    theta_rate: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name in ("step", "damping"):
+            _checks.number(name, getattr(self, name), above=0)
+        for name in (
+            "last_step",
+            "pull",
+            "flatness",
+            "smoothing",
+            "energy_smoothing",
+            "theta_rate",
+        ):
+            _checks.number(name, getattr(self, name), least=0)
+        for name in ("velocity_memory", "energy_memory"):
+            if not 0 <= _checks.number(name, getattr(self, name)) < 1:
+                raise VeilmapError(f"{name} must be at least 0 and below 1")
+        _checks.whole("flatness_iterations", self.flatness_iterations, least=1)
+        if not self.floor <= self.start_height <= self.ceiling:
+            raise VeilmapError(
+                f"start_height {self.start_height:g} m must lie between the floor"
+                f" {self.floor:g} m and the ceiling {self.ceiling:g} m"
+            )
+
+    def start(self, grid: Grid, *, sharpness: float = 1.0) -> ServerState:
+        """The state before the first round."""
+        heights = np.full(grid.shape, float(self.start_height))
+        flat = RadioMap(grid, heights, self.start_propagation, sharpness)
+        zeros = np.zeros(grid.shape)
+        return ServerState(flat, 0, zeros, zeros, np.zeros(4), np.zeros(4))
+
+    def __call__(
+        self,
+        state: ServerState,
+        by_heights: NDArray[np.float64],
+        by_theta: NDArray[np.float64],
+        rounds: int,
+    ) -> ServerState:
+        """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
+        grid = state.radio_map.grid
+        smooth = _smoothed(by_heights.reshape(grid.shape), self.smoothing)
+        velocity = _blend(state.velocity, smooth, self.velocity_memory)
+        energy = _blend(state.energy, velocity**2, self.energy_memory)
+
+        metres = self.step * (0.5 * (1 + np.cos(np.pi * state.round / rounds)) + self.last_step)
+        heights = state.radio_map.heights - metres * self._direction(state, velocity, energy)
+        heights = np.clip(heights - self.pull * metres, self.floor, self.ceiling)
+        heights = _kernels.total_variation_prox(
+            heights, self.flatness * metres, self.flatness_iterations
+        )
+        theta, theta_velocity, theta_energy = self._theta_step(state, by_theta)
+        radio_map = replace(
+            state.radio_map, heights=heights, propagation=Propagation.from_array(theta)
+        )
+        return ServerState(
+            radio_map, state.round + 1, velocity, energy, theta_velocity, theta_energy
+        )
+
+    def _direction(
+        self, state: ServerState, velocity: NDArray[np.float64], energy: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Where to go, with root mean square 1 over the map."""
+        unbiased = energy / (1 - self.energy_memory ** (state.round + 1))
+        spread = _smoothed(unbiased, self.energy_smoothing)
+        direction = velocity / np.sqrt(spread + self.damping * spread.mean() + 1e-300)
+        size = np.sqrt(np.mean(direction**2))
+        return direction / size if size > 0 else direction
+
+    def _theta_step(
+        self, state: ServerState, by_theta: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Adam: four parameters on very different scales, so steps of their own."""
+        velocity = _blend(state.theta_velocity, by_theta, 0.9)
+        energy = _blend(state.theta_energy, by_theta**2, 0.999)
+        taken = state.round + 1
+        step = (velocity / (1 - 0.9**taken)) / (np.sqrt(energy / (1 - 0.999**taken)) + 1e-8)
+        theta = state.radio_map.propagation.as_array() - self.theta_rate * step
+        return theta, velocity, energy
+
+
+def _smoothed(image: NDArray[np.float64], cells: float) -> NDArray[np.float64]:
+    """A Gaussian filter with a standard deviation of ``cells``."""
+    from scipy.ndimage import gaussian_filter  # slow to import, needed only while training
+
+    return gaussian_filter(image, cells)
+
+
+def _blend(old: NDArray[np.float64], new: NDArray[np.float64], keep: float) -> NDArray[np.float64]:
+    return keep * old + (1 - keep) * new

@@ -1,0 +1,119 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+import veilmap
+from veilmap import benchmarks, cli
+from veilmap.benchmarks import Figure
+
+
+def run(capsys, *arguments):
+    """Exit code, standard output and standard error of a command."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    captured = capsys.readouterr()
+    return stop.value.code, captured.out, captured.err
+
+
+def test_version(capsys):
+    assert run(capsys, "--version") == (0, f"veilmap {veilmap.__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", ["demo", "bench"])
+def test_help_has_an_example_and_the_common_options(capsys, command):
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert f"veilmap {command} --" in out
+    assert "--seed" in out
+    assert "--out" in out
+
+
+def test_demo_writes_its_table_figures_and_map(capsys, tmp_path):
+    out = tmp_path / "demo"
+    code, text, _ = run(capsys, "demo", "--rounds", "3", "--users", "20", "--out", str(out))
+    assert code == 0
+    assert "k nearest neighbours" in text
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        "heights_true.png", "heights_learned.png", "gain_predicted.png", "gain_error.png",
+        "overview.png", "results.json", "radio_map.nc",
+    }  # fmt: skip
+    rows = json.loads((out / "results.json").read_text())
+    assert all(row["mae_db"] > 2 for row in rows)
+    assert veilmap.RadioMap.load(out / "radio_map.nc").grid.shape == (100, 100)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["demo", "--rounds", "0"], "--rounds"),
+        (["demo", "--seed", "-1"], "--seed"),
+        (["demo", "--seed", "many"], "--seed"),
+        (["demo", "--wrong"], "--wrong"),
+        (["dmeo"], "dmeo"),
+        (["bench", "--only", "nothing"], "no benchmark 'nothing'; there are fused-pass"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("veilmap: ")
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_way_of_the_output_is_said_before_the_work(capsys, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    code, _, err = run(capsys, "demo", "--out", str(tmp_path / "taken"))
+    assert code == 2
+    assert "is a file; name a folder" in err
+    assert (tmp_path / "taken").read_text() == "mine"
+    code, _, err = run(capsys, "demo", "--out", str(tmp_path / "taken" / "below"))
+    assert code == 2
+    assert "cannot make the folder" in err
+
+
+def test_bench_prints_a_table_and_writes_json(capsys, tmp_path, monkeypatch):
+    figures = [Figure("speed", 12.0, "×", at_least=10), Figure("slow", 3.0, "s", at_most=1)]
+    monkeypatch.setattr(benchmarks, "run", lambda name, seed: figures)
+    path = tmp_path / "bench.json"
+    code, out, _ = run(capsys, "bench", "--only", "growth", "--json", str(path))
+    assert code == 0
+    assert "MISSED" in out
+    written = json.loads(path.read_text())
+    assert [figure["meets_bar"] for figure in written["figures"]] == [True, False]
+
+
+def test_growth_and_start_up_benchmarks_run(monkeypatch):
+    from veilmap.benchmarks import growth
+
+    monkeypatch.setattr(growth, "_LINKS", (400, 1000, 2000))
+    figures = {figure.name: figure for figure in growth.measure(0)}
+    assert figures["cells crossed per link"].value == pytest.approx(68, abs=6)
+    assert figures["peak memory of the pass, 1e6 links"].value > 0
+    start = {figure.name: figure for figure in benchmarks.run("start-up", 0)}
+    assert start["import veilmap"].value > 0
+
+
+def test_importing_does_not_load_what_is_not_needed():
+    script = (
+        "import sys, veilmap;"
+        "print([m for m in ('matplotlib', 'pyarrow', 'xarray', 'shapely', 'jax', 'typer')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_module_runs_as_a_program():
+    command = [sys.executable, "-m", "veilmap.cli", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith(
+        "veilmap "
+    )

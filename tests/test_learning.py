@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+
+import naive
+import veilmap as vm
+from veilmap import _kernels
+from veilmap.baselines import mean_absolute_error
+from veilmap.central import mean_gradient
+
+
+@pytest.mark.parametrize("weight", [0.1, 1.0, 5.0])
+def test_the_prior_finds_the_minimum_of_its_objective(weight):
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(9, 11)) * 3
+
+    def objective(x):
+        return 0.5 * np.sum((x - image) ** 2) + weight * naive.total_variation(x)
+
+    found = _kernels.total_variation_prox(image, weight, 3000)
+    # The objective is 1-strongly convex: at its minimum every other point costs ½‖Δ‖² more.
+    for size in (1e-2, 0.3, 3.0):
+        for _ in range(20):
+            other = found + size * rng.normal(size=image.shape)
+            gain = 0.5 * np.sum((other - found) ** 2)
+            assert objective(other) >= objective(found) + 0.9 * gain - 1e-4
+    assert objective(found) < objective(_kernels.total_variation_prox(image, weight, 3)) + 1e-9
+
+
+def test_the_prior_keeps_flat_maps_and_the_mean():
+    flat = np.full((5, 7), 3.25)
+    np.testing.assert_allclose(_kernels.total_variation_prox(flat, 2.0, 30), flat)
+    image = np.random.default_rng(1).normal(size=(5, 7))
+    smoothed = _kernels.total_variation_prox(image, 2.0, 30)
+    assert smoothed.mean() == pytest.approx(image.mean())
+    np.testing.assert_array_equal(_kernels.total_variation_prox(image, 0.0, 30), image)
+
+
+def test_mean_gradient_is_the_gradient_of_the_total_loss():
+    scene = vm.Scene.synthetic(0)
+    data = scene.measure(users=70, links_per_user=20, seed=0)
+    data = data.select(np.random.default_rng(0).random(len(data)) < 0.7)  # unequal J_i
+    radio_map = vm.RadioMap(scene.grid, np.full(10_000, 4.0))
+    whole = vm.local_gradients(radio_map, data)
+    mean = mean_gradient(radio_map, data)
+    np.testing.assert_allclose(mean.heights, whole.counts @ whole.heights / len(data), atol=1e-12)
+    assert mean.loss == pytest.approx(radio_map.loss(data), rel=1e-12)
+
+
+def test_central_training_learns_a_map_and_repeats_itself():
+    scene = vm.Scene.synthetic(20)
+    data, test = scene.measure(seed=0), scene.measure(users=100, seed=1)
+    run = vm.train_centrally(data, scene.grid, rounds=60)
+    assert run.losses[-1] < 0.5 * run.losses[0]
+    assert mean_absolute_error(run.radio_map, test) < mean_absolute_error(
+        vm.baselines.NearestNeighbours().fit(data), test
+    )
+    again = vm.train_centrally(data, scene.grid, rounds=60)
+    np.testing.assert_array_equal(again.radio_map.heights, run.radio_map.heights)
+    assert again.radio_map.propagation == run.radio_map.propagation
+
+
+def test_heights_stay_within_their_bounds():
+    scene = vm.Scene.synthetic(20, size=90.0, buildings=4)
+    step = vm.NoiseAwareStep(floor=-2.0, ceiling=6.0)
+    run = vm.train_centrally(scene.measure(users=20, seed=0), scene.grid, rounds=20, step=step)
+    assert run.radio_map.heights.min() >= -2
+    assert run.radio_map.heights.max() <= 6
+
+
+def test_a_start_that_blocks_every_link_is_an_error_that_says_so():
+    scene = vm.Scene.synthetic(20)
+    data = scene.measure(users=10, seed=0)
+    with pytest.raises(vm.VeilmapError, match="start lower"):
+        vm.train_centrally(data, scene.grid, step=vm.NoiseAwareStep(start_height=50.0))
+
+
+def test_progress_is_reported_every_round():
+    scene = vm.Scene.synthetic(20, size=60.0, buildings=2)
+    seen = []
+    data = scene.measure(users=5, seed=0)
+    run = vm.train_centrally(
+        data, scene.grid, rounds=3, on_round=lambda number, loss: seen.append((number, loss))
+    )
+    assert seen == list(enumerate(run.losses))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"step": 0}, "step must be greater than 0"),
+        ({"velocity_memory": 1.0}, "below 1"),
+        ({"start_height": 200.0}, "between the floor"),
+        ({"flatness_iterations": 0}, "at least 1"),
+        ({"pull": -1}, "at least 0"),
+    ],
+)
+def test_wrong_steps_are_refused(options, message):
+    with pytest.raises(vm.VeilmapError, match=message):
+        vm.NoiseAwareStep(**options)

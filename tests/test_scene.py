@@ -1,0 +1,204 @@
+import numpy as np
+import pytest
+import shapely
+
+import veilmap as vm
+
+GRID = vm.Grid(1.0, (40, 40))
+TOWER = vm.Building(shapely.box(10, 10, 20, 20), 30.0)
+STATION = np.array([[35.0, 15.0, 20.0]])
+
+
+def one_tower(**options):
+    return vm.Scene(GRID, [TOWER], STATION, **options)
+
+
+@pytest.mark.parametrize(
+    ("user", "bs", "clear"),
+    [
+        ([5, 15, 1.5], [35, 15, 20], False),  # straight through
+        ([5, 15, 1.5], [35, 15, 100], True),  # enters the footprint at 18 m and… see below
+        ([5, 5, 1.5], [35, 5, 1.5], True),  # past it
+        ([5, 15, 31], [35, 15, 31], True),  # over the roof
+        ([5, 15, 29.9], [35, 15, 29.9], False),  # just below the roof
+        ([15, 15, 31], [15, 15, 100], True),  # from the roof upwards
+        ([5, 15, 1.5], [15, 15, 200], True),  # rises above the roof before the wall
+        ([35, 15, 20], [5, 15, 1.5], False),  # either way round
+    ],
+)
+def test_line_of_sight_on_a_box(user, bs, clear):
+    if bs == [35, 15, 100]:  # at x = 10 the link is 1.5 + 98.5 / 6 = 17.9 m high: blocked
+        clear = False
+    assert one_tower().line_of_sight(user, bs)[0] == clear
+
+
+def test_line_of_sight_agrees_with_points_along_the_link():
+    scene = vm.Scene.synthetic(3)
+    rng = np.random.default_rng(0)
+    data = scene.measure(users=20, links_per_user=50, seed=1)
+    t = rng.uniform(0, 1, (400, 1, 1))
+    points = data.user_xyz + t * (data.bs_xyz - data.user_xyz)
+    inside = np.zeros(points.shape[:2], dtype=bool)
+    for building in scene.buildings:
+        over = shapely.contains_xy(building.footprint, points[..., 0], points[..., 1])
+        inside |= over & (points[..., 2] < building.height)
+    clear = scene.line_of_sight(data.user_xyz, data.bs_xyz)
+    hit = inside.any(axis=0)
+    assert not (clear & hit).any()  # a sampled point inside a building always blocks
+    assert (clear == ~hit).mean() > 0.97  # and samples miss only short cuts through corners
+
+
+def test_the_default_city_is_the_papers():
+    shares = []
+    for seed in range(5):
+        scene = vm.Scene.synthetic(seed)
+        assert scene.grid.shape == (100, 100)
+        assert scene.grid.extent == (0, 300, 0, 300)
+        assert scene.base_stations.shape == (200, 3)
+        assert (scene.base_stations[:, 2] == 50).all()
+        heights = [building.height for building in scene.buildings]
+        assert min(heights) >= 10
+        assert max(heights) <= 130
+        data = scene.measure(users=50, seed=seed)
+        shares.append(scene.line_of_sight(data.user_xyz, data.bs_xyz).mean())
+    assert 0.40 < np.mean(shares) < 0.50
+
+
+def test_nothing_stands_inside_a_building():
+    scene = vm.Scene.synthetic(1)
+    data = scene.measure(users=300, links_per_user=1, seed=0)
+    for building in scene.buildings:
+        assert not shapely.contains_xy(building.footprint, *data.user_xyz[:, :2].T).any()
+        over = shapely.contains_xy(building.footprint, *scene.base_stations[:, :2].T)
+        assert (scene.base_stations[over, 2] > building.height).all()
+    assert (data.user_xyz[:, 2] == 1.5).all()
+
+
+def test_the_same_seed_gives_the_same_city_and_measurements():
+    one, other = vm.Scene.synthetic(7), vm.Scene.synthetic(7)
+    np.testing.assert_array_equal(one.heights, other.heights)
+    np.testing.assert_array_equal(one.measure(seed=3).gain_db, other.measure(seed=3).gain_db)
+    assert not np.array_equal(one.heights, vm.Scene.synthetic(8).heights)
+    assert not np.array_equal(one.measure(users=2).gain_db, one.measure(users=2).gain_db)
+
+
+def test_density_is_the_share_of_ground_under_buildings():
+    scene = vm.Scene.synthetic(0, density=0.15)
+    area = sum(building.footprint.area for building in scene.buildings)
+    assert area / 300**2 == pytest.approx(0.15)
+    # Cells by their centres: the error is at most the cells on footprints' outlines.
+    assert (scene.heights > 0).mean() == pytest.approx(0.15, abs=0.02)
+
+
+def test_measured_gain_is_the_true_gain_plus_noise():
+    scene = vm.Scene.synthetic(0)
+    exact = scene.measure(users=5, noise_db=0.0, seed=0)
+    np.testing.assert_array_equal(exact.gain_db, scene.gain(exact.user_xyz, exact.bs_xyz))
+    noisy = scene.measure(users=100, noise_db=3.0, seed=0)
+    noise = noisy.gain_db - scene.gain(noisy.user_xyz, noisy.bs_xyz)
+    deviation_of_estimate = 3 / np.sqrt(2 * len(noise))
+    assert abs(noise.std() - 3) < 5 * deviation_of_estimate
+    assert abs(noise.mean()) < 5 * 3 / np.sqrt(len(noise))
+
+
+def test_users_may_have_few_links_or_many_places():
+    scene = vm.Scene.synthetic(0, base_stations=10)
+    few = scene.measure(users=30, links_per_user=1, seed=0)
+    assert few.links.counts.tolist() == [1] * 30
+    many = scene.measure(users=3, links_per_user=25, places_per_user=4, seed=0)
+    for user in many.users:
+        own = many.of_user(user)
+        places = np.unique(own.user_xyz, axis=0)
+        assert len(places) == 4
+        for place in places:
+            stations = own.bs[(own.user_xyz == place).all(axis=1)]
+            assert len(stations) == len(set(stations.tolist()))
+
+
+def test_shadowing_has_its_deviation_and_its_reach():
+    scene = vm.Scene(vm.Grid(50.0, (40, 40)), [], np.array([[i, 0.0, 50.0] for i in range(60)]))
+    rng = np.random.default_rng(0)
+    first = np.column_stack([rng.uniform(0, 2000, (200, 2)), np.full(200, 1.5)])
+    angle = rng.uniform(0, 2 * np.pi, 200)
+    reach, deviation = 20.0, 6.0
+    stations = np.arange(60)
+
+    def field(places):
+        user, bs = np.repeat(places, 60, axis=0), np.tile(stations, len(places))
+        return scene._shadowing(user, bs, deviation, reach)
+
+    base = field(first)
+    assert base.std() == pytest.approx(deviation, rel=0.05)
+    for distance in (10.0, 20.0, 60.0):
+        moved = first + distance * np.column_stack([np.cos(angle), np.sin(angle), 0 * angle])
+        correlation = np.mean(base * field(moved)) / deviation**2
+        # 60 fields × about 200 independent places: the estimate's deviation is below 0.02.
+        assert correlation == pytest.approx(np.exp(-distance / reach), abs=0.06)
+
+
+def test_shadowing_belongs_to_the_place():
+    scene = vm.Scene.synthetic(0, base_stations=4)
+    options = {"users": 5, "links_per_user": 4, "noise_db": 0.0, "seed": 1}
+    plain, shadowed = scene.measure(**options), scene.measure(**options, shadowing_db=5.0)
+    again = scene.measure(**options, shadowing_db=5.0)
+    assert np.abs(shadowed.gain_db - plain.gain_db).max() > 1
+    np.testing.assert_array_equal(shadowed.gain_db, again.gain_db)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": -300}, "size must be greater than 0"),
+        ({"buildings": -1}, "buildings must be at least 0"),
+        ({"density": 1.2}, "density is a share"),
+        ({"density": 0.9}, "no room for building"),
+        ({"heights": (50, 10)}, "lowest, highest"),
+        ({"heights": (-5, 10)}, "greater than 0"),
+        ({"base_stations": 0}, "at least 1"),
+        ({"bs_altitude": 0}, "greater than 0"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ],
+)
+def test_impossible_cities_are_refused_in_words(options, message):
+    with pytest.raises(vm.VeilmapError, match=message):
+        vm.Scene.synthetic(**options)
+
+
+def test_a_city_with_no_room_for_users_is_refused():
+    full = vm.Building(shapely.box(0, 0, 40, 40), 30.0)
+    scene = vm.Scene(GRID, [full], np.array([[1.0, 1.0, 50.0]]))
+    with pytest.raises(vm.VeilmapError, match="no room for 10 points"):
+        scene.measure(users=10, links_per_user=1)
+
+
+def test_overlapping_buildings_are_refused_and_touching_ones_are_not():
+    with pytest.raises(vm.VeilmapError, match="buildings 0 and 1 overlap"):
+        vm.Scene(GRID, [TOWER, vm.Building(shapely.box(19, 10, 25, 20), 10.0)], STATION)
+    vm.Scene(GRID, [TOWER, vm.Building(shapely.box(20, 10, 25, 20), 10.0)], STATION)
+
+
+def test_a_station_inside_a_building_is_refused():
+    with pytest.raises(vm.VeilmapError, match="base station 0 is inside a building"):
+        vm.Scene(GRID, [TOWER], np.array([[15.0, 15.0, 20.0]]))
+    vm.Scene(GRID, [TOWER], np.array([[15.0, 15.0, 31.0]]))
+
+
+def test_wrong_buildings_are_refused():
+    with pytest.raises(vm.VeilmapError, match="height"):
+        vm.Building(shapely.box(0, 0, 1, 1), -3.0)
+    with pytest.raises(vm.VeilmapError, match="valid"):
+        vm.Building(shapely.Polygon([(0, 0), (1, 1), (0, 1), (1, 0)]), 3.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"users": 0}, "users must be at least 1"),
+        ({"links_per_user": 201}, "more than 1 place"),
+        ({"links_per_user": 2, "places_per_user": 3}, "at least as many links"),
+        ({"noise_db": -1}, "noise_db must be at least 0"),
+    ],
+)
+def test_impossible_measurements_are_refused(options, message):
+    with pytest.raises(vm.VeilmapError, match=message):
+        vm.Scene.synthetic(0).measure(**options)
