@@ -28,7 +28,7 @@ def crossings(grid, user, bs):
     rows, columns = grid.shape
     cuts = {0.0, 1.0}
     for axis, count in ((0, columns), (1, rows)):
-        if step[axis] != 0:
+        if abs(step[axis]) >= 1e-9:
             cuts |= {(line - start[axis]) / step[axis] for line in range(count + 1)}
     cuts = sorted(t for t in cuts if 0 <= t <= 1)
     length = math.hypot(*step)
@@ -38,7 +38,7 @@ def crossings(grid, user, bs):
             continue
         middle = 0.5 * (enter + leave)
         x, y = start + middle * step
-        if 0 <= x <= columns + 1e-9 and 0 <= y <= rows + 1e-9:  # the edge, rounded, is inside
+        if -1e-9 <= x <= columns + 1e-9 and -1e-9 <= y <= rows + 1e-9:  # the edge is inside
             cell = min(int(y), rows - 1) * columns + min(int(x), columns - 1)
             chord = (leave - enter) * length * grid.cell_size
             result.append((cell, chord, user[2] + middle * (bs[2] - user[2])))

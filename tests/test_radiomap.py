@@ -6,6 +6,7 @@ import naive
 import veilmap as vm
 from strategies import maps_and_data
 from veilmap import _threads
+from veilmap._kernels import links as kernels
 from veilmap.radiomap import log_distance
 
 GRID = vm.Grid(cell_size=3.0, shape=(8, 10))
@@ -23,16 +24,17 @@ def some_data(links=12, seed=0):
 
 
 @given(maps_and_data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_gradients_equal_the_naive_reference(case):
     radio_map, data = case
     found = vm.local_gradients(radio_map, data)
     loss, by_heights, by_theta = naive.gradients(radio_map, data)
-    np.testing.assert_allclose(found.loss, loss, rtol=1e-9)
-    np.testing.assert_allclose(found.propagation, by_theta, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(
-        found.heights, by_heights, rtol=1e-8, atol=1e-9 * (1 + np.abs(by_heights).max())
-    )
+    # Cells with e < CLEAR are left out: S is off by less than CLEAR a cell, an entry of the
+    # gradient by less than 2 |residual| |gap between the laws| sharpness CLEAR.
+    left_out = 2 * 100 * 60 * radio_map.sharpness * kernels.CLEAR
+    np.testing.assert_allclose(found.loss, loss, rtol=1e-7)
+    np.testing.assert_allclose(found.propagation, by_theta, rtol=1e-8, atol=20 * left_out)
+    np.testing.assert_allclose(found.heights, by_heights, rtol=1e-8, atol=left_out)
 
 
 def central_difference(function, point, index, step):
@@ -43,7 +45,7 @@ def central_difference(function, point, index, step):
 
 
 @given(maps_and_data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_gradients_equal_central_differences(case):
     radio_map, data = case
     found = vm.local_gradients(radio_map, data)
@@ -75,18 +77,18 @@ def test_gradients_equal_central_differences(case):
 
 
 @given(maps_and_data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_los_weight_equals_the_product(case):
     radio_map, data = case
     found = radio_map.los_weight(data.user_xyz, data.bs_xyz)
     expected = [
         naive.los_weight(radio_map, u, b) for u, b in zip(data.user_xyz, data.bs_xyz, strict=True)
     ]
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-25)
+    np.testing.assert_allclose(found, expected, rtol=20 * kernels.CLEAR, atol=1e-25)
 
 
 @given(maps_and_data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_segmented_model_is_clear_just_where_no_obstacle_reaches_the_link(case):
     radio_map, data = case
     for user, bs, clear in zip(

@@ -34,15 +34,28 @@ class MeanGradient:
     propagation: NDArray[np.float64]
 
 
-def mean_gradient(radio_map: RadioMap, data: Measurements) -> MeanGradient:
-    """The mean over all links, a block of users at a time."""
+def mean_gradient(
+    radio_map: RadioMap, data: Measurements, clip: float | None = None
+) -> MeanGradient:
+    """The mean over all links, a block of users at a time.
+
+    ``clip`` bounds the norm of each user's ∂F_i/∂h first, ḡ = g · min(1, C/‖g‖).
+    """
     loss, heights, propagation = 0.0, np.zeros(radio_map.grid.cells), np.zeros(4)
     for block in local_gradient_blocks(radio_map, data):
         weights = block.counts / len(data)
         loss += float(weights @ block.loss)
-        heights += weights @ block.heights
+        heights += (weights * _clip_factors(block.heights, clip)) @ block.heights
         propagation += weights @ block.propagation
     return MeanGradient(loss, heights, propagation)
+
+
+def _clip_factors(gradients: NDArray[np.float64], clip: float | None) -> NDArray[np.float64]:
+    """min(1, C/‖g‖) of each row."""
+    if clip is None:
+        return np.ones(len(gradients))
+    norms = np.sqrt(np.einsum("im,im->i", gradients, gradients))
+    return clip / np.maximum(norms, clip)
 
 
 def train_centrally(
@@ -51,7 +64,7 @@ def train_centrally(
     *,
     rounds: int = 200,
     step: NoiseAwareStep | None = None,
-    sharpness: float = 1.0,
+    clip: float = 1.0,
     on_round: Callable[[int, float], None] | None = None,
 ) -> CentralRun:
     """Learn a radio map from pooled measurements.
@@ -64,21 +77,22 @@ def train_centrally(
     rounds : int
     step : NoiseAwareStep, optional
         What is done with each round's mean gradient.
-    sharpness : float
-        Of the smooth model, per metre.
+    clip : float
+        Bound of each user's gradient norm, so that no single user drives the map.
     on_round : callable, optional
         Called with (round, loss) after each round, for a progress bar.
     """
     rounds = _checks.whole("rounds", rounds, least=1)
     step = step or NoiseAwareStep()
-    state = step.start(grid, sharpness=sharpness)
+    clip = _checks.number("clip", clip, above=0)
+    state = step.start(grid)
     losses = np.empty(rounds)
     for number in range(rounds):
-        gradient = mean_gradient(state.radio_map, data)
+        gradient = mean_gradient(state.radio_map, data, clip)
         if number == 0 and np.abs(gradient.heights).max() < _NO_GRADIENT:
             raise VeilmapError(
                 f"no link can move the map from a start of {step.start_height:g} m: every one"
-                " is blocked or off the grid; start lower (4 to 6 m) or check the positions"
+                " is blocked or off the grid; start lower (such as 4 m) or check the positions"
             )
         losses[number] = gradient.loss
         state = step(state, gradient.heights, gradient.propagation, rounds)

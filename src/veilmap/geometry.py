@@ -6,7 +6,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks, _kernels
+from veilmap import _checks
+from veilmap._kernels import links as kernels
 from veilmap.errors import VeilmapError
 
 # A grid this large would take 0.8 GB for one map of heights: surely a slip of units.
@@ -148,12 +149,12 @@ def trace(grid: Grid, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Crossings:
     """
     user, bs = paired(user_xyz, bs_xyz)
     counts = np.empty(len(user), dtype=np.int64)
-    _kernels.count_cells(user, bs, grid.frame, counts)
+    kernels.count_cells(user, bs, grid.frame, counts)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     cells = np.empty(offsets[-1], dtype=np.int64)
     chords = np.empty(offsets[-1])
     heights = np.empty(offsets[-1])
-    _kernels.list_cells(user, bs, grid.frame, offsets, cells, chords, heights)
+    kernels.list_cells(user, bs, grid.frame, offsets, cells, chords, heights)
     return Crossings(offsets, cells, chords, heights)
 
 

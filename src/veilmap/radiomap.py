@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks, _kernels, _threads
+from veilmap import _checks, _threads
+from veilmap._kernels import links as kernels
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid, paired
 from veilmap.links import Links
@@ -69,7 +70,7 @@ class Propagation:
 def log_distance(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
     """log10 of each link's length in metres; links under 1 m count as 1 m."""
     apart = np.linalg.norm(np.asarray(user_xyz) - np.asarray(bs_xyz), axis=-1)
-    return np.log10(np.maximum(apart, _kernels.NEAREST))
+    return np.log10(np.maximum(apart, kernels.NEAREST))
 
 
 @dataclass(frozen=True)
@@ -140,11 +141,11 @@ class RadioMap:
 
     @cached_property
     def _terrain(self) -> tuple[NDArray[np.float64], float, float, float]:
-        """The map as `_kernels._blockage` takes it."""
+        """The map as the kernels take it."""
         low, high = float(self.heights.min()), float(self.heights.max())
         datum = 0.5 * (low + high)  # centred, so that exponentials of the range stay finite
         raised = np.exp(self.sharpness * (self.heights.ravel() - datum))
-        top = high - math.log(_kernels.CLEAR) / self.sharpness
+        top = high - math.log(kernels.CLEAR) / self.sharpness
         return raised, top, datum, self.sharpness
 
     def los_weight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
@@ -153,7 +154,7 @@ class RadioMap:
         weights = np.empty(len(user))
 
         def part(start: int, stop: int) -> None:
-            _kernels.los_weights(start, stop, user, bs, self.grid.frame, self._terrain, weights)
+            kernels.los_weights(start, stop, user, bs, self.grid.frame, self._terrain, weights)
 
         _threads.run_parts(part, _threads.even_parts(len(user)))
         return weights
@@ -165,7 +166,7 @@ class RadioMap:
         heights = self.heights.ravel()
 
         def part(start: int, stop: int) -> None:
-            _kernels.clear_of_obstacles(start, stop, user, bs, self.grid.frame, heights, clear)
+            kernels.clear_of_obstacles(start, stop, user, bs, self.grid.frame, heights, clear)
 
         _threads.run_parts(part, _threads.even_parts(len(user)))
         return clear
@@ -243,12 +244,12 @@ def local_gradient_blocks(
 def _gradients(radio_map: RadioMap, links: Links) -> LocalGradients:
     grid = radio_map.grid
     loss = np.empty(links.users)
-    by_heights = np.zeros((links.users, grid.cells))
+    by_heights = np.empty((links.users, grid.cells))
     by_theta = np.empty((links.users, 4))
     theta = radio_map.propagation.as_array()
 
     def part(start: int, stop: int) -> None:
-        _kernels.user_gradients(
+        kernels.user_gradients(
             start, stop, links.offsets, links.user_xyz, links.bs_xyz, links.gain_db,
             grid.frame, radio_map._terrain, theta, loss, by_heights, by_theta,
         )  # fmt: skip

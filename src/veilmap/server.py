@@ -6,12 +6,13 @@ per-cell ones (which amplify noise), smoothing over neighbouring cells, a pull t
 ground, and a prior that maps are made of flat pieces.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks, _kernels
+from veilmap import _checks
+from veilmap._kernels import images
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
 from veilmap.radiomap import Propagation, RadioMap
@@ -45,6 +46,10 @@ class ServerState:
 _START = Propagation(-35.0, -20.0, -35.0, -30.0)
 
 
+# β = (gain at 100 m) − 2 α, so ∂F/∂(gain, α) = A ∂F/∂(β, α) for each of the two laws.
+_AT_100_M = np.kron(np.eye(2), [[1.0, 0.0], [-2.0, 1.0]])
+
+
 @dataclass(frozen=True)
 class NoiseAwareStep:
     """The default server step, made for gradients under heavy noise.
@@ -55,9 +60,14 @@ class NoiseAwareStep:
     ----------
     start_height : float
         h of every cell at the start. High obstacles block every link, and a blocked link
-        has no gradient: 4 to 6 m learn best.
+        has no gradient; the soft start forgives up to about 50 m.
     start_propagation : Propagation
         θ at the start.
+    sharpness, start_sharpness : float
+        Of the smooth model, per metre: at the end, and at the start. A soft model lets links
+        feel obstacles well above and below them, so that early rounds find the buildings;
+        it hardens evenly (by factors) over the first ``soft_share`` of all rounds.
+    soft_share : float
     floor, ceiling : float
         Bounds of h. A floor below ground lets the map say "certainly clear"; at 0 m even a
         clear link near a user on the ground seems half blocked.
@@ -72,19 +82,24 @@ class NoiseAwareStep:
     flatness : float
         Weight of the total-variation prior, as a share of the step.
     flatness_iterations : int
-    smoothing, energy_smoothing : float
-        Widths (standard deviations, in cells) of the Gaussian filters over the gradient
-        and over its running energy.
+    smoothing, last_smoothing : float
+        Standard deviation, in cells, of the Gaussian filter over the gradient: in the first
+        round and, narrowed evenly, in the last.
+    energy_smoothing : float
+        The same for the gradient's running energy.
     velocity_memory, energy_memory : float
         What the running means keep each round.
     damping : float
         Share of the mean energy added to each cell's before dividing by its root.
     theta_rate : float
-        Step of θ (Adam), in dB and dB per decade.
+        Step of θ (Adam), in dB at 100 m and dB per decade.
     """
 
     start_height: float = 4.0
     start_propagation: Propagation = _START
+    sharpness: float = 1.0
+    start_sharpness: float = 0.2
+    soft_share: float = 0.5
     floor: float = -8.0
     ceiling: float = 130.0
     step: float = 3.0
@@ -92,7 +107,8 @@ class NoiseAwareStep:
     pull: float = 0.35
     flatness: float = 0.4
     flatness_iterations: int = 30
-    smoothing: float = 2.0
+    smoothing: float = 3.0
+    last_smoothing: float = 1.0
     energy_smoothing: float = 1.0
     velocity_memory: float = 0.8
     energy_memory: float = 0.95
@@ -100,13 +116,14 @@ class NoiseAwareStep:
     theta_rate: float = 0.2
 
     def __post_init__(self) -> None:
-        for name in ("step", "damping"):
+        for name in ("step", "damping", "sharpness", "start_sharpness", "soft_share"):
             _checks.number(name, getattr(self, name), above=0)
         for name in (
             "last_step",
             "pull",
             "flatness",
             "smoothing",
+            "last_smoothing",
             "energy_smoothing",
             "theta_rate",
         ):
@@ -121,10 +138,10 @@ class NoiseAwareStep:
                 f" {self.floor:g} m and the ceiling {self.ceiling:g} m"
             )
 
-    def start(self, grid: Grid, *, sharpness: float = 1.0) -> ServerState:
+    def start(self, grid: Grid) -> ServerState:
         """The state before the first round."""
         heights = np.full(grid.shape, float(self.start_height))
-        flat = RadioMap(grid, heights, self.start_propagation, sharpness)
+        flat = RadioMap(grid, heights, self.start_propagation, self.start_sharpness)
         zeros = np.zeros(grid.shape)
         return ServerState(flat, 0, zeros, zeros, np.zeros(4), np.zeros(4))
 
@@ -137,23 +154,29 @@ class NoiseAwareStep:
     ) -> ServerState:
         """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
         grid = state.radio_map.grid
-        smooth = _smoothed(by_heights.reshape(grid.shape), self.smoothing)
+        done = state.round / rounds
+        width = self.smoothing + done * (self.last_smoothing - self.smoothing)
+        smooth = _smoothed(by_heights.reshape(grid.shape), width)
         velocity = _blend(state.velocity, smooth, self.velocity_memory)
         energy = _blend(state.energy, velocity**2, self.energy_memory)
 
-        metres = self.step * (0.5 * (1 + np.cos(np.pi * state.round / rounds)) + self.last_step)
+        metres = self.step * (0.5 * (1 + np.cos(np.pi * done)) + self.last_step)
         heights = state.radio_map.heights - metres * self._direction(state, velocity, energy)
         heights = np.clip(heights - self.pull * metres, self.floor, self.ceiling)
-        heights = _kernels.total_variation_prox(
+        heights = images.total_variation_prox(
             heights, self.flatness * metres, self.flatness_iterations
         )
         theta, theta_velocity, theta_energy = self._theta_step(state, by_theta)
-        radio_map = replace(
-            state.radio_map, heights=heights, propagation=Propagation.from_array(theta)
-        )
+        sharpness = self._sharpness((state.round + 1) / rounds)
+        radio_map = RadioMap(grid, heights, Propagation.from_array(theta), sharpness)
         return ServerState(
             radio_map, state.round + 1, velocity, energy, theta_velocity, theta_energy
         )
+
+    def _sharpness(self, share: float) -> float:
+        """The model's sharpness after ``share`` of the rounds."""
+        hardened = min(1.0, share / self.soft_share)
+        return self.start_sharpness ** (1 - hardened) * self.sharpness**hardened
 
     def _direction(
         self, state: ServerState, velocity: NDArray[np.float64], energy: NDArray[np.float64]
@@ -168,12 +191,16 @@ class NoiseAwareStep:
     def _theta_step(
         self, state: ServerState, by_theta: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Adam: four parameters on very different scales, so steps of their own."""
-        velocity = _blend(state.theta_velocity, by_theta, 0.9)
-        energy = _blend(state.theta_energy, by_theta**2, 0.999)
+        """Adam on the laws' gains at 100 m and their slopes.
+
+        Intercepts at 1 m are far from any data and would pull against the slopes.
+        """
+        gradient = _AT_100_M @ by_theta
+        velocity = _blend(state.theta_velocity, gradient, 0.9)
+        energy = _blend(state.theta_energy, gradient**2, 0.999)
         taken = state.round + 1
         step = (velocity / (1 - 0.9**taken)) / (np.sqrt(energy / (1 - 0.999**taken)) + 1e-8)
-        theta = state.radio_map.propagation.as_array() - self.theta_rate * step
+        theta = state.radio_map.propagation.as_array() - self.theta_rate * (_AT_100_M.T @ step)
         return theta, velocity, energy
 
 

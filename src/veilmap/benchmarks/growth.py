@@ -34,7 +34,7 @@ def measure(seed: int) -> list[Figure]:
         sample = trace(radio_map.grid, data.user_xyz[:first], data.bs_xyz[:first])
         crossed.append(len(sample.cells) / first * links)
         (time,) = alternate(
-            partial(mean_gradient, radio_map, data), repeats=max(3, 10**6 // links // 5)
+            partial(mean_gradient, radio_map, data), repeats=max(1, 10**6 // links // 10)
         )
         seconds.append(time)
     exponent = np.polyfit(np.log(crossed), np.log(seconds), 1)[0]

@@ -1,0 +1,6 @@
+"""Compiled loops: plain arrays and numbers in, plain arrays out.
+
+Nothing here checks its input or knows our classes; the modules above do both. Kernels
+release the interpreter lock, so callers run them on several threads over separate links
+or users. They are compiled at the first call and cached on disk.
+"""
