@@ -80,6 +80,11 @@ def gradients(radio_map, data):
     return loss, by_heights, by_theta
 
 
+def losses(radio_map, data):
+    """F_i of every user."""
+    return gradients(radio_map, data)[0]
+
+
 def total_variation(image):
     """Isotropic total variation."""
     east = np.zeros_like(image)

@@ -118,6 +118,7 @@ def test_link_that_misses_the_grid_has_no_cells():
     assert cells_under(GRID, [0.0, 19.0, 1.0], [40.0, 19.0, 1.0]) == []
     assert cells_under(GRID, [8.0, 22.0, 0.0], [12.0, 18.0, 0.0]) == []  # touches a corner
     assert cells_under(GRID, [0.0, 0.0, 1.0], [1.0, 1e-3, 9.0]) == []  # ends far before it
+    assert cells_under(GRID, [0.0, 40.0, 1.0], [1.0, 42.0, 9.0]) == []  # towards in x, away in y
 
 
 @pytest.mark.parametrize("far", [1e4, 1e6, 1e8])

@@ -59,6 +59,28 @@ def test_central_training_learns_a_map_and_repeats_itself():
     assert again.radio_map.propagation == run.radio_map.propagation
 
 
+def test_a_step_has_its_length_and_the_ground_sinks():
+    grid = vm.Grid(3.0, (20, 20))
+    step = vm.NoiseAwareStep(flatness=0.0, floor=-100.0, step=2.0, last_step=0.0, pull=0.25)
+    state = step.start(grid)
+    still = step(state, np.zeros(400), np.zeros(4), rounds=10)
+    np.testing.assert_allclose(still.radio_map.heights, 4.0 - 0.25 * 2.0)
+    gradient = np.random.default_rng(0).normal(size=400)
+    moved = step(state, gradient, np.zeros(4), rounds=10).radio_map.heights - (4.0 - 0.5)
+    assert np.sqrt(np.mean(moved**2)) == pytest.approx(2.0)
+    assert np.corrcoef(moved.ravel(), gradient)[0, 1] < 0  # downhill
+
+
+def test_the_model_hardens_over_the_first_half():
+    step = vm.NoiseAwareStep(start_sharpness=0.25, sharpness=1.0, soft_share=0.5)
+    state = step.start(vm.Grid(3.0, (5, 5)))
+    seen = [state.radio_map.sharpness]
+    for _ in range(4):
+        state = step(state, np.zeros(25), np.zeros(4), rounds=4)
+        seen.append(state.radio_map.sharpness)
+    np.testing.assert_allclose(seen, [0.25, 0.5, 1.0, 1.0, 1.0])
+
+
 def test_heights_stay_within_their_bounds():
     scene = vm.Scene.synthetic(20, size=90.0, buildings=4)
     step = vm.NoiseAwareStep(floor=-2.0, ceiling=6.0)
