@@ -30,6 +30,13 @@ def test_help_has_an_example_and_the_common_options(capsys, command):
     assert "--out" in out
 
 
+def test_no_command_shows_the_help(capsys):
+    code, out, err = run(capsys)
+    assert code == 0
+    assert "demo" in out + err
+    assert "veilmap:" not in err
+
+
 def test_demo_writes_its_table_figures_and_map(capsys, tmp_path):
     out = tmp_path / "demo"
     code, text, _ = run(capsys, "demo", "--rounds", "3", "--users", "20", "--out", str(out))
@@ -75,7 +82,7 @@ def test_a_file_in_the_way_of_the_output_is_said_before_the_work(capsys, tmp_pat
     assert (tmp_path / "taken").read_text() == "mine"
     code, _, err = run(capsys, "demo", "--out", str(tmp_path / "taken" / "below"))
     assert code == 2
-    assert "cannot make the folder" in err
+    assert "taken is a file" in err
 
 
 def test_bench_prints_a_table_and_writes_json(capsys, tmp_path, monkeypatch):

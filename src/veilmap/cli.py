@@ -1,5 +1,6 @@
 """The command line: thin, friendly, one clear line when something is wrong."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,19 +112,21 @@ def bench(
 
 
 def _writable_folder(folder: Path) -> None:
-    """Fail before the work, not after it."""
-    if folder.exists() and not folder.is_dir():
-        raise VeilmapError(f"{folder} is a file; name a folder to write to")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise VeilmapError(f"cannot make the folder {folder}: {error.strerror}") from error
+    """Fail before the work, not after it; make nothing yet."""
+    parents = (folder, *folder.absolute().parents)
+    nearest = next(parent for parent in parents if parent.exists())
+    if not nearest.is_dir():
+        raise VeilmapError(f"{nearest} is a file; name a folder to write to")
+    if not os.access(nearest, os.W_OK):
+        raise VeilmapError(f"cannot write to the folder {nearest}; name another one")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a user's mistake is one line on standard error and exit code 2."""
     try:
         code = app(args=arguments, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError:  # has shown the help already
+        raise SystemExit(0) from None
     except click.ClickException as error:
         context: click.Context | None = getattr(error, "ctx", None)
         where = f" (see '{context.command_path} --help')" if context else ""
