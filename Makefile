@@ -28,9 +28,10 @@ types: $(VENV)/.installed-dev  ## Check types
 
 bench: $(VENV)/.installed-bench  ## Measure speed, growth, memory, accuracy, start-up (installs JAX)
 	$(BIN)/veilmap bench --json bench.json
+	PYTHONPATH=tests $(BIN)/python benchmarks/allocation.py --json bench-allocation.json
 
 clean:  ## Remove the virtual environment and what the targets wrote
-	rm -rf $(VENV) $(OUT) bench.json
+	rm -rf $(VENV) $(OUT) bench.json bench-allocation.json
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -21,11 +21,11 @@ def test_version(capsys):
     assert run(capsys, "--version") == (0, f"veilmap {veilmap.__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["demo", "bench"])
+@pytest.mark.parametrize("command", ["demo", "bench", "train"])
 def test_help_has_an_example_and_the_common_options(capsys, command):
     code, out, _ = run(capsys, command, "--help")
     assert code == 0
-    assert f"veilmap {command} --" in out
+    assert f"veilmap {command} " in out
     assert "--seed" in out
     assert "--out" in out
 
@@ -45,7 +45,7 @@ def test_demo_writes_its_table_figures_and_map(capsys, tmp_path):
     names = {path.name for path in out.iterdir()}
     assert names == {
         "heights_true.png", "heights_learned.png", "gain_predicted.png", "gain_error.png",
-        "overview.png", "results.json", "radio_map.nc",
+        "overview.png", "uploads.png", "results.json", "radio_map.nc",
     }  # fmt: skip
     rows = json.loads((out / "results.json").read_text())
     assert all(row["mae_db"] > 2 for row in rows)
@@ -55,7 +55,7 @@ def test_demo_writes_its_table_figures_and_map(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["demo", "--rounds", "0"], "--rounds"),
+        (["demo", "--rounds", "1"], "--rounds"),
         (["demo", "--seed", "-1"], "--seed"),
         (["demo", "--seed", "many"], "--seed"),
         (["demo", "--wrong"], "--wrong"),

@@ -5,7 +5,7 @@ import naive
 import veilmap as vm
 from veilmap._kernels import images
 from veilmap.baselines import mean_absolute_error
-from veilmap.central import mean_gradient
+from veilmap.federation import FlatPieces, OpenGround
 
 
 @pytest.mark.parametrize("weight", [0.1, 1.0, 5.0])
@@ -35,33 +35,22 @@ def test_the_prior_keeps_flat_maps_and_the_mean():
     np.testing.assert_array_equal(images.total_variation_prox(image, 0.0, 30), image)
 
 
-def test_mean_gradient_is_the_gradient_of_the_total_loss():
-    scene = vm.Scene.synthetic(0)
-    data = scene.measure(users=70, links_per_user=20, seed=0)
-    data = data.select(np.random.default_rng(0).random(len(data)) < 0.7)  # unequal J_i
-    radio_map = vm.RadioMap(scene.grid, np.full(10_000, 4.0))
-    whole = vm.local_gradients(radio_map, data)
-    mean = mean_gradient(radio_map, data)
-    np.testing.assert_allclose(mean.heights, whole.counts @ whole.heights / len(data), atol=1e-12)
-    assert mean.loss == pytest.approx(radio_map.loss(data), rel=1e-12)
-
-
-def test_central_training_learns_a_map_and_repeats_itself():
+def test_training_learns_a_map_and_repeats_itself():
     scene = vm.Scene.synthetic(20)
     data, test = scene.measure(seed=0), scene.measure(users=100, seed=1)
-    run = vm.train_centrally(data, scene.grid, rounds=60)
-    assert run.losses[-1] < 0.5 * run.losses[0]
+    run = vm.train(data, scene.grid, rounds=60)
+    assert run.history[-1].loss < 0.5 * run.history[0].loss
     assert mean_absolute_error(run.radio_map, test) < mean_absolute_error(
         vm.baselines.NearestNeighbours().fit(data), test
     )
-    again = vm.train_centrally(data, scene.grid, rounds=60)
+    again = vm.train(data, scene.grid, rounds=60)
     np.testing.assert_array_equal(again.radio_map.heights, run.radio_map.heights)
     assert again.radio_map.propagation == run.radio_map.propagation
 
 
 def test_a_step_has_its_length_and_the_ground_sinks():
     grid = vm.Grid(3.0, (20, 20))
-    step = vm.NoiseAwareStep(flatness=0.0, floor=-100.0, step=2.0, last_step=0.0, pull=0.25)
+    step = vm.NoiseAwareStep(priors=(OpenGround(0.25),), floor=-100.0, step=2.0, last_step=0.0)
     state = step.start(grid)
     still = step(state, np.zeros(400), np.zeros(4), rounds=10)
     np.testing.assert_allclose(still.radio_map.heights, 4.0 - 0.25 * 2.0)
@@ -84,26 +73,9 @@ def test_the_model_hardens_over_the_first_half():
 def test_heights_stay_within_their_bounds():
     scene = vm.Scene.synthetic(20, size=90.0, buildings=4)
     step = vm.NoiseAwareStep(floor=-2.0, ceiling=6.0)
-    run = vm.train_centrally(scene.measure(users=20, seed=0), scene.grid, rounds=20, step=step)
+    run = vm.train(scene.measure(users=20, seed=0), scene.grid, rounds=20, step=step)
     assert run.radio_map.heights.min() >= -2
     assert run.radio_map.heights.max() <= 6
-
-
-def test_a_start_that_blocks_every_link_is_an_error_that_says_so():
-    scene = vm.Scene.synthetic(20)
-    data = scene.measure(users=10, seed=0)
-    with pytest.raises(vm.VeilmapError, match="start lower"):
-        vm.train_centrally(data, scene.grid, step=vm.NoiseAwareStep(start_height=120.0))
-
-
-def test_progress_is_reported_every_round():
-    scene = vm.Scene.synthetic(20, size=60.0, buildings=2)
-    seen = []
-    data = scene.measure(users=5, seed=0)
-    run = vm.train_centrally(
-        data, scene.grid, rounds=3, on_round=lambda number, loss: seen.append((number, loss))
-    )
-    assert seen == list(enumerate(run.losses))
 
 
 @pytest.mark.parametrize(
@@ -112,10 +84,16 @@ def test_progress_is_reported_every_round():
         ({"step": 0}, "step must be greater than 0"),
         ({"velocity_memory": 1.0}, "below 1"),
         ({"start_height": 200.0}, "between the floor"),
-        ({"flatness_iterations": 0}, "at least 1"),
-        ({"pull": -1}, "at least 0"),
+        ({"smoothing": -1}, "at least 0"),
     ],
 )
 def test_wrong_steps_are_refused(options, message):
     with pytest.raises(vm.VeilmapError, match=message):
         vm.NoiseAwareStep(**options)
+
+
+def test_wrong_priors_are_refused():
+    with pytest.raises(vm.VeilmapError, match="at least 1"):
+        FlatPieces(iterations=0)
+    with pytest.raises(vm.VeilmapError, match="at least 0"):
+        OpenGround(-1)

@@ -1,10 +1,11 @@
 """Radio maps from measurements that never leave their owners."""
 
-from veilmap import baselines
-from veilmap.central import CentralRun, train_centrally
+from veilmap import attacks, baselines, federation, mechanisms, theory
 from veilmap.errors import VeilmapError
+from veilmap.federation import NoiseAwareStep, Participation, PlainDescent, Run, Transcript, train
 from veilmap.geometry import Crossings, Grid, trace
 from veilmap.measurements import Measurements
+from veilmap.mechanisms import GeometryAligned, NoNoise, UniformNoise
 from veilmap.radiomap import (
     LocalGradients,
     Propagation,
@@ -13,25 +14,34 @@ from veilmap.radiomap import (
     local_gradients,
 )
 from veilmap.scene import Building, Scene
-from veilmap.server import NoiseAwareStep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Building",
-    "CentralRun",
     "Crossings",
+    "GeometryAligned",
     "Grid",
     "LocalGradients",
     "Measurements",
+    "NoNoise",
     "NoiseAwareStep",
+    "Participation",
+    "PlainDescent",
     "Propagation",
     "RadioMap",
+    "Run",
     "Scene",
+    "Transcript",
+    "UniformNoise",
     "VeilmapError",
+    "attacks",
     "baselines",
+    "federation",
     "local_gradient_blocks",
     "local_gradients",
+    "mechanisms",
+    "theory",
     "trace",
-    "train_centrally",
+    "train",
 ]

@@ -1,14 +1,17 @@
-"""The demo: a city, its measurements, a learned map, and how good that map is."""
+"""The demo: a city, three ways to learn its map, and what the server could learn of users."""
 
 import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veilmap import _files, plots
+from veilmap.attacks import WeightedCentroid
 from veilmap.baselines import (
     Baseline,
     LogDistance,
@@ -17,11 +20,18 @@ from veilmap.baselines import (
     TrueMap,
     mean_absolute_error,
 )
-from veilmap.central import train_centrally
 from veilmap.errors import VeilmapError
+from veilmap.federation import HistoryRow, Run, train
 from veilmap.measurements import Measurements
-from veilmap.radiomap import RadioMap
+from veilmap.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
 from veilmap.scene import Scene
+
+# The paper's strongest setting: what an attacker who only takes centroids is up against.
+SCHEMES: dict[str, Mechanism] = {
+    "no noise": NoNoise(),
+    "uniform, μ = 50": UniformNoise(noise_budget=50),
+    "aligned, μ = 50, ρ = 1": GeometryAligned(noise_budget=50, tradeoff=1),
+}
 
 # Places inside buildings are left out of gain and error maps: nobody measures there.
 _INDOORS = np.nan
@@ -29,11 +39,24 @@ _INDOORS = np.nan
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a predictor, its error on unseen users, the time it took."""
+    """One line of the table.
+
+    Attributes
+    ----------
+    name : str
+    mae_db : float or None
+        On unseen users.
+    first_error_m, last_error_m : float or None
+        Root-mean-square error of the centroid attacker in the first and last round.
+    seconds : float
+    note : str
+    """
 
     name: str
     mae_db: float | None
     seconds: float
+    first_error_m: float | None = None
+    last_error_m: float | None = None
     note: str = ""
 
 
@@ -50,77 +73,116 @@ def run(
     *,
     seed: int = 0,
     users: int = 100,
-    test_users: int = 200,
-    rounds: int = 200,
-    on_round: Callable[[int, float], None] | None = None,
+    rounds: int = 120,
+    on_round: Callable[[str, HistoryRow], None] | None = None,
 ) -> DemoResult:
-    """Build a city, learn its map from pooled data, compare, and write figures to ``out``."""
+    """Build a city, learn its map three ways, compare, and write figures to ``out``."""
     scene = Scene.synthetic(seed)
-    train = scene.measure(users=users, seed=2 * seed)
-    test = scene.measure(users=test_users, seed=2 * seed + 1)
+    data = scene.measure(users=users, seed=2 * seed)
+    unseen = scene.measure(users=200, seed=2 * seed + 1)
+    positions = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))
 
-    started = time.perf_counter()
-    learned = train_centrally(train, scene.grid, rounds=rounds, on_round=on_round).radio_map
-    seconds = time.perf_counter() - started
-
-    rows = [
-        *_baseline_rows(scene, train, test),
-        Row("veilmap, central training", mean_absolute_error(learned, test), seconds),
-        _timed("true heights on this grid", TrueMap(scene), train, test),
-        Row("measurement noise alone", _noise_floor(scene, test), 0.0),
+    rows = [_timed(name, baseline, data, unseen) for name, baseline in _baselines().items()]
+    runs = {}
+    for name, mechanism in SCHEMES.items():
+        started = time.perf_counter()
+        runs[name] = train(
+            data, scene.grid, mechanism=mechanism, rounds=rounds, seed=seed,
+            keep_uploads={0, rounds - 1},
+            on_round=partial(on_round, name) if on_round else None,
+        )  # fmt: skip
+        seconds = time.perf_counter() - started
+        errors = WeightedCentroid(power=2).locate(runs[name].transcript).errors(positions)
+        first, last = (_rms(errors[number]) for number in (0, rounds - 1))
+        mae = mean_absolute_error(runs[name].radio_map, unseen)
+        rows.append(Row(f"veilmap, {name}", mae, seconds, first, last))
+    rows += [
+        _timed("true heights on this grid", TrueMap(scene), data, unseen),
+        Row("measurement noise alone", _noise_floor(scene, unseen), 0.0),
     ]
-    files = [*_figures(scene, learned, out), _save_rows(rows, out / "results.json")]
-    learned.save(out / "radio_map.nc")
-    return DemoResult(rows, [*files, out / "radio_map.nc"])
+    aligned = runs[list(SCHEMES)[-1]]
+    files = [
+        *_map_figures(scene, aligned, out),
+        _upload_figure(scene, data, runs, 0, out),
+        _save_rows(rows, out / "results.json"),
+        out / "radio_map.nc",
+    ]
+    aligned.radio_map.save(out / "radio_map.nc")
+    return DemoResult(rows, files)
 
 
-def _baseline_rows(scene: Scene, train: Measurements, test: Measurements) -> list[Row]:
-    baselines: dict[str, Baseline] = {
+def _baselines() -> dict[str, Baseline]:
+    return {
         "log-distance": LogDistance(),
         "k nearest neighbours": NearestNeighbours(),
         "ordinary kriging": OrdinaryKriging(),
     }
-    return [_timed(name, baseline, train, test) for name, baseline in baselines.items()]
 
 
-def _timed(name: str, baseline: Baseline, train: Measurements, test: Measurements) -> Row:
+def _timed(name: str, baseline: Baseline, data: Measurements, unseen: Measurements) -> Row:
     started = time.perf_counter()
     try:
-        mae = mean_absolute_error(baseline.fit(train), test)
+        mae = mean_absolute_error(baseline.fit(data), unseen)
     except VeilmapError as error:  # an optional library is missing: say so in the table
-        return Row(name, None, 0.0, str(error))
+        return Row(name, None, 0.0, note=str(error))
     return Row(name, mae, time.perf_counter() - started)
 
 
-def _noise_floor(scene: Scene, test: Measurements) -> float:
-    return float(np.mean(np.abs(scene.gain(test.user_xyz, test.bs_xyz) - test.gain_db)))
+def _rms(errors: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
 
 
-def _figures(scene: Scene, learned: RadioMap, out: Path) -> list[Path]:
-    grid, bs = scene.grid, _middle_station(scene)
+def _noise_floor(scene: Scene, unseen: Measurements) -> float:
+    return float(np.mean(np.abs(scene.gain(unseen.user_xyz, unseen.bs_xyz) - unseen.gain_db)))
+
+
+def _map_figures(scene: Scene, learned: Run, out: Path) -> list[Path]:
+    grid, bs, radio_map = scene.grid, _middle_station(scene), learned.radio_map
     outdoors = scene.heights == 0
     places = np.column_stack([grid.centres, np.full(grid.cells, 1.5)])
     true_gain = np.where(outdoors, scene.gain(places, bs).reshape(grid.shape), _INDOORS)
-    gain = np.where(outdoors, learned.predict_area(bs), _INDOORS)
+    gain = np.where(outdoors, radio_map.predict_area(bs), _INDOORS)
     figures = {
         "heights_true.png": plots.heights_figure(grid, scene.heights, "true heights"),
-        "heights_learned.png": plots.heights_figure(grid, learned.heights, "learned heights"),
+        "heights_learned.png": plots.heights_figure(grid, radio_map.heights, "learned heights"),
         "gain_predicted.png": plots.gain_figure(grid, gain, bs, "predicted gain at 1.5 m"),
         "gain_error.png": plots.error_figure(grid, gain - true_gain, bs, "error of the gain"),
         "overview.png": plots.overview(
-            grid, (scene.heights, learned.heights), (true_gain, gain), bs
+            grid, (scene.heights, radio_map.heights), (true_gain, gain), bs
         ),
     }
     return [plots.save(figure, out / name) for name, figure in figures.items()]
 
 
-def _middle_station(scene: Scene) -> np.ndarray:
+def _upload_figure(
+    scene: Scene, data: Measurements, runs: dict[str, Run], number: int, out: Path
+) -> Path:
+    """What the server received from one user under each scheme, and where it looks for them."""
+    attack = WeightedCentroid(power=2)
+    user = _typical_user(runs["no noise"], number)
+    panels = []
+    for name, learned in runs.items():
+        seen = learned.transcript.rounds[number]
+        upload = seen.uploads[seen.clients.index(user)][None]
+        panels.append((name, upload[0], attack.positions(upload, scene.grid)[0]))
+    position = data.mean_positions()[data.users.tolist().index(user)]
+    figure = plots.uploads_figure(scene.grid, panels, position, f"one user, round {number + 1}")
+    return plots.save(figure, out / "uploads.png")
+
+
+def _typical_user(learned: Run, number: int) -> int | str:
+    """A user whose gradient is as large as the median one."""
+    seen = learned.transcript.rounds[number]
+    order = np.argsort(np.linalg.norm(seen.uploads, axis=1))
+    return seen.clients[order[len(order) // 2]]
+
+
+def _middle_station(scene: Scene) -> NDArray[np.float64]:
     """The base station nearest to the middle of the area."""
     west, east, south, north = scene.grid.extent
     middle = np.array([(west + east) / 2, (south + north) / 2])
-    return scene.base_stations[
-        np.argmin(np.linalg.norm(scene.base_stations[:, :2] - middle, axis=1))
-    ]
+    apart = np.linalg.norm(scene.base_stations[:, :2] - middle, axis=1)
+    return scene.base_stations[np.argmin(apart)]
 
 
 def _save_rows(rows: list[Row], path: Path) -> Path:

@@ -34,6 +34,24 @@ class Links:
         """N: number of users."""
         return len(self.offsets) - 1
 
+    def mean_positions(self) -> NDArray[np.float64]:
+        """Each user's mean position over its links, (N, 2), in metres."""
+        sums = np.add.reduceat(self.user_xyz[:, :2], self.offsets[:-1], axis=0)
+        return sums / self.counts[:, None]
+
+    def of_users(self, chosen: NDArray[np.bool_]) -> "Links":
+        """The links of the chosen users only."""
+        if chosen.all():
+            return self
+        counts = self.counts[chosen]
+        rows = np.repeat(chosen, self.counts)
+        return Links(
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            self.user_xyz[rows],
+            self.bs_xyz[rows],
+            self.gain_db[rows],
+        )
+
     def blocks(self, users: int) -> Iterator["Links"]:
         """The same links in blocks of at most ``users`` users, as views."""
         for first in range(0, self.users, users):

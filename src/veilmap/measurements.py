@@ -139,9 +139,7 @@ class Measurements:
 
     def mean_positions(self) -> NDArray[np.float64]:
         """Each user's mean position over its links, (N, 2), in metres."""
-        links = self.links
-        sums = np.add.reduceat(links.user_xyz[:, :2], links.offsets[:-1], axis=0)
-        return sums / links.counts[:, None]
+        return self.links.mean_positions()
 
     def select(self, rows: ArrayLike) -> "Measurements":
         """The given rows: a mask, or row numbers."""

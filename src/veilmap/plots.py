@@ -75,6 +75,28 @@ def overview(
     return figure
 
 
+def uploads_figure(
+    grid: Grid,
+    panels: Sequence[tuple[str, NDArray, NDArray[np.float64]]],
+    position: NDArray[np.float64],
+    title: str,
+) -> Figure:
+    """Gradient magnitudes as the server sees them: (name, upload, attacker's estimate) each."""
+    figure = Figure(figsize=(4.2 * len(panels), 4.0), layout="constrained")
+    figure.suptitle(title, fontsize=_SIZE + 1)
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (name, upload, estimate) in zip(row, panels, strict=True):
+        size = np.abs(upload).reshape(grid.shape)
+        away = float(np.linalg.norm(estimate - position))
+        axes.set_title(f"{name}\nattacker {away:.0f} m away", fontsize=_SIZE)
+        _image(axes, grid, np.sqrt(size), "√|gradient| (dB per √m)", "cividis")
+        axes.plot(*position, "o", color="white", markeredgecolor="black", label="user")
+        axes.plot(*estimate, "X", color="#d55e00", markeredgecolor="white", ms=9, label="attacker")
+        axes.label_outer()
+    row[0].legend(fontsize=_SMALL, loc="upper left")
+    return figure
+
+
 def _map_figure(title: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(5.2, 4.4), layout="constrained")
     axes = figure.subplots()

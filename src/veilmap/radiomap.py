@@ -230,7 +230,7 @@ def local_gradients(radio_map: RadioMap, data: HasLinks) -> LocalGradients:
 
     Each user's row costs M floats; `local_gradient_blocks` holds only some at a time.
     """
-    return _gradients(radio_map, data.links)
+    return gradients_of(radio_map, data.links)
 
 
 def local_gradient_blocks(
@@ -238,10 +238,11 @@ def local_gradient_blocks(
 ) -> Iterator[LocalGradients]:
     """The same as `local_gradients`, ``users`` users at a time."""
     for block in data.links.blocks(_checks.whole("users", users, least=1)):
-        yield _gradients(radio_map, block)
+        yield gradients_of(radio_map, block)
 
 
-def _gradients(radio_map: RadioMap, links: Links) -> LocalGradients:
+def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
+    """Loss and gradients of every user of ``links``, in one pass."""
     grid = radio_map.grid
     loss = np.empty(links.users)
     by_heights = np.empty((links.users, grid.cells))

@@ -18,6 +18,7 @@ BENCHMARKS = {
     "fused-pass": "veilmap.benchmarks.fused_pass",
     "growth": "veilmap.benchmarks.growth",
     "accuracy": "veilmap.benchmarks.accuracy",
+    "schemes": "veilmap.benchmarks.schemes",
     "start-up": "veilmap.benchmarks.start_up",
 }
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from veilmap.baselines import NearestNeighbours, OrdinaryKriging, TrueMap, mean_absolute_error
 from veilmap.benchmarks._figure import Figure
-from veilmap.central import train_centrally
+from veilmap.federation import train
 from veilmap.scene import Scene
 
 _SEEDS = 3
@@ -27,10 +27,10 @@ def measure(seed: int) -> list[Figure]:
 
 def _errors(seed: int) -> list[float]:
     scene = Scene.synthetic(seed)
-    train = scene.measure(seed=2 * seed)
-    test = scene.measure(users=200, seed=2 * seed + 1)
-    learned = train_centrally(train, scene.grid).radio_map
+    data = scene.measure(seed=2 * seed)
+    unseen = scene.measure(users=200, seed=2 * seed + 1)
+    learned = train(data, scene.grid).radio_map
     fitted = [
-        baseline.fit(train) for baseline in (NearestNeighbours(), OrdinaryKriging(), TrueMap(scene))
+        baseline.fit(data) for baseline in (NearestNeighbours(), OrdinaryKriging(), TrueMap(scene))
     ]
-    return [mean_absolute_error(predictor, test) for predictor in (learned, *fitted)]
+    return [mean_absolute_error(predictor, unseen) for predictor in (learned, *fitted)]

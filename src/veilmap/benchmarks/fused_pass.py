@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from veilmap import _threads
 from veilmap.benchmarks._figure import Figure, alternate
-from veilmap.central import train_centrally
 from veilmap.errors import VeilmapError
+from veilmap.federation import NoiseAwareStep, train
 from veilmap.geometry import trace
 from veilmap.measurements import Measurements
 from veilmap.radiomap import RadioMap, local_gradients, log_distance
 from veilmap.scene import Scene
-from veilmap.server import NoiseAwareStep
 
 _FAR_ABOVE = 1e4  # height of padding links, in metres: over every obstacle
 _BANDWIDTH_BYTES = 400_000_000
@@ -30,7 +29,7 @@ def measure(seed: int) -> list[Figure]:
     scene = Scene.synthetic(seed)
     data = scene.measure(seed=seed)
     start = RadioMap(scene.grid, np.full(scene.grid.cells, NoiseAwareStep().start_height))
-    late = train_centrally(data, scene.grid, rounds=100).radio_map
+    late = train(data, scene.grid, rounds=100).radio_map
     reference = jax_gradients(data, scene)
     bandwidth = _read_bandwidth()
     figures = []

@@ -2,18 +2,19 @@
 
 Everything here works on the sum of what users sent, so it costs no privacy, whatever it
 does. It must cope with gradients that are mostly noise: steps of equal length instead of
-per-cell ones (which amplify noise), smoothing over neighbouring cells, a pull towards open
-ground, and a prior that maps are made of flat pieces.
+per-cell ones (which amplify noise), smoothing over neighbouring cells, and priors.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
-from veilmap._kernels import images
 from veilmap.errors import VeilmapError
+from veilmap.federation.priors import FlatPieces, OpenGround, Prior
 from veilmap.geometry import Grid
 from veilmap.radiomap import Propagation, RadioMap
 
@@ -28,26 +29,89 @@ class ServerState:
         The current h and θ.
     round : int
         Steps taken.
-    velocity, energy : (rows, columns) float
-        Running means of the smoothed gradient and of its square.
-    theta_velocity, theta_energy : (4,) float
-        The same for θ.
+    memory : mapping of arrays
+        What the step rule keeps from round to round.
     """
 
     radio_map: RadioMap
-    round: int
-    velocity: NDArray[np.float64]
-    energy: NDArray[np.float64]
-    theta_velocity: NDArray[np.float64]
-    theta_energy: NDArray[np.float64]
+    round: int = 0
+    memory: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+class StepRule(Protocol):
+    """From the mean gradients of a round to the next state."""
+
+    def start(self, grid: Grid) -> ServerState:
+        """The state before the first round."""
+        ...
+
+    def __call__(
+        self,
+        state: ServerState,
+        by_heights: NDArray[np.float64],
+        by_theta: NDArray[np.float64],
+        rounds: int,
+    ) -> ServerState:
+        """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
+        ...
 
 
 # Between what clear and blocked links show; both laws start alike at 1 m.
 _START = Propagation(-35.0, -20.0, -35.0, -30.0)
 
-
 # β = (gain at 100 m) − 2 α, so ∂F/∂(gain, α) = A ∂F/∂(β, α) for each of the two laws.
 _AT_100_M = np.kron(np.eye(2), [[1.0, 0.0], [-2.0, 1.0]])
+
+
+@dataclass(frozen=True)
+class PlainDescent:
+    """The paper's step: h ← h − η_h ḡ, θ ← θ − η_θ ∇F(θ), obstacles never below ground.
+
+    Parameters
+    ----------
+    heights_rate, propagation_rate : float
+        η_h in m² per dB², η_θ.
+    start_height : float
+        h of every cell at the start, in metres.
+    start_propagation : Propagation
+    floor, ceiling : float
+        Bounds of h in metres.
+    sharpness : float
+        Of the smooth model, per metre.
+    """
+
+    heights_rate: float = 10.0
+    propagation_rate: float = 0.01
+    start_height: float = 4.0
+    start_propagation: Propagation = _START
+    floor: float = 0.0
+    ceiling: float = 130.0
+    sharpness: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("heights_rate", "propagation_rate", "sharpness"):
+            _checks.number(name, getattr(self, name), above=0)
+        _check_start(self.start_height, self.floor, self.ceiling)
+
+    def start(self, grid: Grid) -> ServerState:
+        """A flat map."""
+        heights = np.full(grid.shape, float(self.start_height))
+        return ServerState(RadioMap(grid, heights, self.start_propagation, self.sharpness))
+
+    def __call__(
+        self,
+        state: ServerState,
+        by_heights: NDArray[np.float64],
+        by_theta: NDArray[np.float64],
+        rounds: int,
+    ) -> ServerState:
+        """One plain step down."""
+        old = state.radio_map
+        heights = old.heights - self.heights_rate * by_heights.reshape(old.grid.shape)
+        theta = old.propagation.as_array() - self.propagation_rate * by_theta
+        heights = np.clip(heights, self.floor, self.ceiling)
+        new = RadioMap(old.grid, heights, Propagation.from_array(theta), self.sharpness)
+        return ServerState(new, state.round + 1)
 
 
 @dataclass(frozen=True)
@@ -76,12 +140,8 @@ class NoiseAwareStep:
         along half a cosine.
     last_step : float
         Share of ``step`` left in the last round.
-    pull : float
-        Every step also lowers h by this share of the step: what no link speaks for sinks
-        to the floor.
-    flatness : float
-        Weight of the total-variation prior, as a share of the step.
-    flatness_iterations : int
+    priors : tuple of Prior
+        Applied to h after each step, in order.
     smoothing, last_smoothing : float
         Standard deviation, in cells, of the Gaussian filter over the gradient: in the first
         round and, narrowed evenly, in the last.
@@ -104,9 +164,7 @@ class NoiseAwareStep:
     ceiling: float = 130.0
     step: float = 3.0
     last_step: float = 0.02
-    pull: float = 0.35
-    flatness: float = 0.4
-    flatness_iterations: int = 30
+    priors: tuple[Prior, ...] = (OpenGround(), FlatPieces())
     smoothing: float = 3.0
     last_smoothing: float = 1.0
     energy_smoothing: float = 1.0
@@ -118,32 +176,21 @@ class NoiseAwareStep:
     def __post_init__(self) -> None:
         for name in ("step", "damping", "sharpness", "start_sharpness", "soft_share"):
             _checks.number(name, getattr(self, name), above=0)
-        for name in (
-            "last_step",
-            "pull",
-            "flatness",
-            "smoothing",
-            "last_smoothing",
-            "energy_smoothing",
-            "theta_rate",
-        ):
+        for name in ("last_step", "smoothing", "last_smoothing", "energy_smoothing", "theta_rate"):
             _checks.number(name, getattr(self, name), least=0)
         for name in ("velocity_memory", "energy_memory"):
             if not 0 <= _checks.number(name, getattr(self, name)) < 1:
                 raise VeilmapError(f"{name} must be at least 0 and below 1")
-        _checks.whole("flatness_iterations", self.flatness_iterations, least=1)
-        if not self.floor <= self.start_height <= self.ceiling:
-            raise VeilmapError(
-                f"start_height {self.start_height:g} m must lie between the floor"
-                f" {self.floor:g} m and the ceiling {self.ceiling:g} m"
-            )
+        _check_start(self.start_height, self.floor, self.ceiling)
 
     def start(self, grid: Grid) -> ServerState:
         """The state before the first round."""
         heights = np.full(grid.shape, float(self.start_height))
         flat = RadioMap(grid, heights, self.start_propagation, self.start_sharpness)
-        zeros = np.zeros(grid.shape)
-        return ServerState(flat, 0, zeros, zeros, np.zeros(4), np.zeros(4))
+        memory = {"velocity": np.zeros(grid.shape), "energy": np.zeros(grid.shape)}
+        return ServerState(
+            flat, 0, memory | {"theta_velocity": np.zeros(4), "theta_energy": np.zeros(4)}
+        )
 
     def __call__(
         self,
@@ -157,21 +204,19 @@ class NoiseAwareStep:
         done = state.round / rounds
         width = self.smoothing + done * (self.last_smoothing - self.smoothing)
         smooth = _smoothed(by_heights.reshape(grid.shape), width)
-        velocity = _blend(state.velocity, smooth, self.velocity_memory)
-        energy = _blend(state.energy, velocity**2, self.energy_memory)
+        velocity = _blend(state.memory["velocity"], smooth, self.velocity_memory)
+        energy = _blend(state.memory["energy"], velocity**2, self.energy_memory)
 
         metres = self.step * (0.5 * (1 + np.cos(np.pi * done)) + self.last_step)
         heights = state.radio_map.heights - metres * self._direction(state, velocity, energy)
-        heights = np.clip(heights - self.pull * metres, self.floor, self.ceiling)
-        heights = images.total_variation_prox(
-            heights, self.flatness * metres, self.flatness_iterations
-        )
-        theta, theta_velocity, theta_energy = self._theta_step(state, by_theta)
+        for prior in self.priors:
+            heights = prior(np.clip(heights, self.floor, self.ceiling), metres)
+        heights = np.clip(heights, self.floor, self.ceiling)
+        theta, theta_memory = self._theta_step(state, by_theta)
         sharpness = self._sharpness((state.round + 1) / rounds)
         radio_map = RadioMap(grid, heights, Propagation.from_array(theta), sharpness)
-        return ServerState(
-            radio_map, state.round + 1, velocity, energy, theta_velocity, theta_energy
-        )
+        memory = {"velocity": velocity, "energy": energy} | theta_memory
+        return ServerState(radio_map, state.round + 1, memory)
 
     def _sharpness(self, share: float) -> float:
         """The model's sharpness after ``share`` of the rounds."""
@@ -190,18 +235,26 @@ class NoiseAwareStep:
 
     def _theta_step(
         self, state: ServerState, by_theta: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
         """Adam on the laws' gains at 100 m and their slopes.
 
         Intercepts at 1 m are far from any data and would pull against the slopes.
         """
         gradient = _AT_100_M @ by_theta
-        velocity = _blend(state.theta_velocity, gradient, 0.9)
-        energy = _blend(state.theta_energy, gradient**2, 0.999)
+        velocity = _blend(state.memory["theta_velocity"], gradient, 0.9)
+        energy = _blend(state.memory["theta_energy"], gradient**2, 0.999)
         taken = state.round + 1
         step = (velocity / (1 - 0.9**taken)) / (np.sqrt(energy / (1 - 0.999**taken)) + 1e-8)
         theta = state.radio_map.propagation.as_array() - self.theta_rate * (_AT_100_M.T @ step)
-        return theta, velocity, energy
+        return theta, {"theta_velocity": velocity, "theta_energy": energy}
+
+
+def _check_start(start: float, floor: float, ceiling: float) -> None:
+    if not floor <= start <= ceiling:
+        raise VeilmapError(
+            f"start_height {start:g} m must lie between the floor {floor:g} m"
+            f" and the ceiling {ceiling:g} m"
+        )
 
 
 def _smoothed(image: NDArray[np.float64], cells: float) -> NDArray[np.float64]:

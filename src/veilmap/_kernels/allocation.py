@@ -1,0 +1,205 @@
+"""Where a user's noise goes: the plane over the map that best misleads a centroid attacker.
+
+Everything is without units (docs/allocation.md derives it). Cell m has c_m = (x_j, y_r),
+centred, in units of the area's longer side; q_m is the clipped gradient's energy and
+z_m = max(q_m, a·c_m + b) the energy after noise, both in units of the mean energy, so that
+mean z = 1 once the budget is spent. The objective is |e|² − κ · mean z² with the attacker's
+bias e = mean(z c) − p; at its maximum a = e/κ.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+_MOST_STEPS = 100
+_MOST_OFFSETS = 200
+_STILL = 1e-9  # a step of v this short changes the objective by its square
+_LONGEST_STEP = 0.5
+_LISTED = 1e-6  # cells with less energy than this share of the mean noise count as empty
+
+
+@njit(inline="always")
+def _add_rows(ax, ay, b, x, y, sum_x, sum_xx):
+    """Count, Σx, Σy, Σxx, Σxy, Σyy over the cells where the plane is above 0.
+
+    In each row of the grid they form an interval, whose sums come from running totals.
+    """
+    columns = len(x)
+    spacing = x[1] - x[0] if columns > 1 else 1.0
+    n = s_x = s_y = s_xx = s_xy = s_yy = 0.0
+    for r in range(len(y)):
+        level = ay * y[r] + b
+        first, last = 0, columns
+        if ax > 0.0:
+            place = (-level / ax - x[0]) / spacing
+            first = int(min(max(math.floor(place) + 1.0, 0.0), float(columns)))
+        elif ax < 0.0:
+            place = (-level / ax - x[0]) / spacing
+            last = int(min(max(math.ceil(place), 0.0), float(columns)))
+        elif level <= 0.0:
+            last = 0
+        count = float(last - first)
+        own = sum_x[last] - sum_x[first]
+        n += count
+        s_x += own
+        s_y += count * y[r]
+        s_xx += sum_xx[last] - sum_xx[first]
+        s_xy += own * y[r]
+        s_yy += count * y[r] * y[r]
+    return n, s_x, s_y, s_xx, s_xy, s_yy
+
+
+@njit(inline="always")
+def _moments(ax, ay, b, x, y, sum_x, sum_xx, cells, q, listed):
+    """The same sums over active cells (plane above q), then Σq, Σqx, Σqy, Σq² over them."""
+    n, s_x, s_y, s_xx, s_xy, s_yy = _add_rows(ax, ay, b, x, y, sum_x, sum_xx)
+    columns = len(x)
+    s_q = s_qx = s_qy = s_qq = 0.0
+    for k in range(listed):
+        cx, cy = x[cells[k] % columns], y[cells[k] // columns]
+        plane = ax * cx + ay * cy + b
+        if plane > q[k]:
+            s_q += q[k]
+            s_qx += q[k] * cx
+            s_qy += q[k] * cy
+            s_qq += q[k] * q[k]
+        elif plane > 0.0:  # counted as active above, but its own energy is higher
+            n -= 1.0
+            s_x -= cx
+            s_y -= cy
+            s_xx -= cx * cx
+            s_xy -= cx * cy
+            s_yy -= cy * cy
+    return n, s_x, s_y, s_xx, s_xy, s_yy, s_q, s_qx, s_qy, s_qq
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, cells, q, listed):
+    """The plane a·c + b that maximises the objective; ``spent`` = M μ/(1+μ) is to be placed.
+
+    Ascends Φ(v) = 2 v·e − |v|² − κ mean z² at a = v/κ by Newton steps. Φ is concave where
+    κ ≥ 1/12, its gradient is 2(e − v) and its Hessian 2(S_A/(Mκ) − I), with S_A the scatter
+    of the active cells.
+    """
+    columns = len(x)
+    size = float(columns * len(y))
+    all_qx = all_qy = all_qq = 0.0
+    for k in range(listed):
+        all_qx += q[k] * x[cells[k] % columns]
+        all_qy += q[k] * y[cells[k] // columns]
+        all_qq += q[k] * q[k]
+
+    far = 1.0 - 1.0 / (12.0 * kappa)
+    reach = 1.0 / far if far > 0.3 else 1.0
+    vx, vy = -px * reach, -py * reach
+    best_vx, best_vy, best_b, best = vx, vy, 1.0, -math.inf
+    for _ in range(_MOST_STEPS):
+        ax, ay = vx / kappa, vy / kappa
+        # Right of the root from the start (all cells active), Newton only moves left.
+        b = 1.0
+        for _ in range(_MOST_OFFSETS):
+            n, s_x, s_y, s_xx, s_xy, s_yy, s_q, s_qx, s_qy, s_qq = _moments(
+                ax, ay, b, x, y, sum_x, sum_xx, cells, q, listed
+            )
+            if n < 0.5:
+                break
+            new = (spent + s_q - ax * s_x - ay * s_y) / n
+            moved = b - new
+            b = new
+            if moved <= 1e-14 * (1.0 + abs(b)):
+                break
+        ex = (ax * s_xx + ay * s_xy + b * s_x + all_qx - s_qx) / size - px
+        ey = (ax * s_xy + ay * s_yy + b * s_y + all_qy - s_qy) / size - py
+        square = ax * ax * s_xx + 2.0 * ax * ay * s_xy + ay * ay * s_yy
+        square += 2.0 * b * (ax * s_x + ay * s_y) + b * b * n + all_qq - s_qq
+        height = 2.0 * (vx * ex + vy * ey) - vx * vx - vy * vy - kappa * square / size
+        dx, dy = ex - vx, ey - vy
+        if height >= best:
+            best_vx, best_vy, best_b, best = vx, vy, b, height
+        else:  # a Newton step too far: go back half of it
+            vx, vy = best_vx + 0.5 * (vx - best_vx), best_vy + 0.5 * (vy - best_vy)
+            if abs(vx - best_vx) + abs(vy - best_vy) < _STILL:
+                break
+            continue
+        if abs(dx) + abs(dy) < _STILL:
+            break
+        # (I − S_A/(Mκ)) step = e − v
+        h_xx = 1.0 - (s_xx - s_x * s_x / n) / (size * kappa)
+        h_yy = 1.0 - (s_yy - s_y * s_y / n) / (size * kappa)
+        h_xy = -(s_xy - s_x * s_y / n) / (size * kappa)
+        determinant = h_xx * h_yy - h_xy * h_xy
+        if h_xx > 1e-9 and determinant > 1e-9:
+            dx, dy = (h_yy * dx - h_xy * dy) / determinant, (h_xx * dy - h_xy * dx) / determinant
+        length = math.hypot(dx, dy)
+        if length > _LONGEST_STEP:
+            dx, dy = dx * _LONGEST_STEP / length, dy * _LONGEST_STEP / length
+        vx, vy = vx + dx, vy + dy
+    return best_vx / kappa, best_vy / kappa, best_b
+
+
+# Sums may be reordered: it lets the loop use vector instructions.
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
+def _above_plane(ax, ay, b, x, y, energy):
+    """Number of active cells, and Σ max(0, a·c + b − q), over every cell."""
+    columns = len(x)
+    n = total = 0.0
+    for r in range(len(y)):
+        level = ay * y[r] + b
+        row = energy[r * columns : (r + 1) * columns]
+        for j in range(columns):
+            above = ax * x[j] + level - row[j]
+            total += max(above, 0.0)
+            n += 1.0 if above > 0.0 else 0.0
+    return n, total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _offset(ax, ay, b, spent, x, y, energy):
+    """The offset b that spends the budget, by Newton from a near guess, and what it spends."""
+    total = 0.0
+    for _ in range(_MOST_OFFSETS):
+        n, total = _above_plane(ax, ay, b, x, y, energy)
+        if n < 0.5:  # no cell is active: start again from right of the root
+            b = 1.0
+            continue
+        moved = (total - spent) / n
+        if abs(moved) <= 1e-14 * (1.0 + abs(b)):
+            break
+        b -= moved
+    return b, total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def aligned_variances(start, stop, gradients, positions, x, y, budget, kappa, energies, variances):
+    """σ² of every cell for users start … stop.
+
+    ``energies`` is ‖ḡ‖² of each user, above 0; Σσ² = budget · energy.
+    """
+    columns, size = len(x), len(x) * len(y)
+    sum_x, sum_xx = np.zeros(columns + 1), np.zeros(columns + 1)
+    sum_x[1:], sum_xx[1:] = np.cumsum(x), np.cumsum(x * x)
+    energy, cells, listed_q = np.empty(size), np.empty(size, np.int64), np.empty(size)
+    spent = size * budget / (1.0 + budget)
+    threshold = _LISTED * budget / (1.0 + budget)
+    for i in range(start, stop):
+        per_unit = size / ((1.0 + budget) * energies[i])  # 1 / the mean energy after noise
+        listed = 0
+        for m in range(size):
+            value = gradients[i, m] * gradients[i, m] * per_unit
+            energy[m] = value
+            cells[listed] = m
+            listed_q[listed] = value
+            listed += value > threshold
+        ax, ay, b = _best_plane(
+            positions[i, 0], positions[i, 1], kappa, spent, x, y, sum_x, sum_xx,
+            cells, listed_q, listed,
+        )  # fmt: skip
+        b, total = _offset(ax, ay, b, spent, x, y, energy)
+        scale = budget * energies[i] / total
+        row = variances[i]
+        for r in range(len(y)):
+            level = ay * y[r] + b
+            for j in range(columns):
+                m = r * columns + j
+                row[m] = scale * max(ax * x[j] + level - energy[m], 0.0)

@@ -1,0 +1,51 @@
+"""The paper's attacker: gradients are largest near their user."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap.attacks.base import Estimates
+from veilmap.errors import VeilmapError
+from veilmap.federation.transcript import Transcript
+from veilmap.geometry import Grid
+
+
+@dataclass(frozen=True)
+class WeightedCentroid:
+    """Centre of mass of |G̃|^ν over the cells; ν = ∞ takes the largest entry's cell.
+
+    Parameters
+    ----------
+    power : float
+        ν > 0; ``float("inf")`` is allowed.
+    """
+
+    power: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.power > 0:
+            raise VeilmapError(f"power must be greater than 0, not {self.power:g}")
+
+    def locate(self, transcript: Transcript) -> Estimates:
+        """An estimate per user and kept round."""
+        if not transcript.rounds:
+            raise VeilmapError("the transcript holds no round: train with keep_uploads")
+        rounds = transcript.rounds
+        return Estimates(
+            f"centroid ν={self.power:g}",
+            {number: seen.clients for number, seen in rounds.items()},
+            {n: self.positions(seen.uploads, transcript.grid) for n, seen in rounds.items()},
+        )
+
+    def positions(self, uploads: NDArray, grid: Grid) -> NDArray[np.float64]:
+        """Estimates (n, 2) in metres for uploads (n, M); the middle of the map for zeros."""
+        size = np.abs(uploads.astype(np.float64))
+        largest = size.max(axis=1, keepdims=True)
+        if self.power == float("inf"):
+            weights = (size == largest).astype(np.float64)
+        else:
+            weights = (size / np.where(largest > 0, largest, 1)) ** self.power
+        total = weights.sum(axis=1, keepdims=True)
+        weights = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / grid.cells)
+        return weights @ grid.centres

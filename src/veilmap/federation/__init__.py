@@ -1,0 +1,24 @@
+"""Clients that hold their own data, a server that sees only what they send."""
+
+from veilmap.federation.history import HistoryRow
+from veilmap.federation.messages import Broadcast, Update
+from veilmap.federation.participation import Participation
+from veilmap.federation.priors import FlatPieces, OpenGround
+from veilmap.federation.steps import NoiseAwareStep, PlainDescent
+from veilmap.federation.training import Run, train
+from veilmap.federation.transcript import SeenRound, Transcript
+
+__all__ = [
+    "Broadcast",
+    "FlatPieces",
+    "HistoryRow",
+    "NoiseAwareStep",
+    "OpenGround",
+    "Participation",
+    "PlainDescent",
+    "Run",
+    "SeenRound",
+    "Transcript",
+    "Update",
+    "train",
+]

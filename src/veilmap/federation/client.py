@@ -1,0 +1,66 @@
+"""The client: one user's data in, one update out. Measurements never leave this module."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap import noise
+from veilmap.federation.messages import Broadcast, ClientId, Update
+from veilmap.links import Links
+from veilmap.mechanisms import Mechanism
+from veilmap.radiomap import gradients_of
+
+
+@dataclass(frozen=True)
+class Insight:
+    """What the users behind some updates know and the server does not: for studies only.
+
+    Attributes
+    ----------
+    loss, norm, noise_energy : (N,) float
+        F_i in dB², ‖g‖ before clipping, Σσ².
+    """
+
+    loss: NDArray[np.float64]
+    norm: NDArray[np.float64]
+    noise_energy: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Some users with their own links, who answer broadcasts.
+
+    A device holds one user. A study in one process holds many and works through them
+    together; what each sends is the same either way, to the last bit.
+
+    Attributes
+    ----------
+    ids : user ids, in the order of ``links``
+    links : Links
+    mechanism : Mechanism
+    seed : int or None
+        Of the noise; None takes it from the operating system.
+    """
+
+    ids: Sequence[ClientId]
+    links: Links
+    mechanism: Mechanism
+    seed: int | None = None
+
+    def answer(self, broadcast: Broadcast) -> tuple[list[Update], Insight]:
+        """Gradients on the users' own data, protected, ready to be sent."""
+        grid = broadcast.radio_map.grid
+        gradients = gradients_of(broadcast.radio_map, self.links)
+        draws = [noise.draw(self.seed, client, broadcast.round) for client in self.ids]
+        protected = self.mechanism.protect(
+            gradients.heights, grid, self.links.mean_positions(), draws
+        )
+        updates = [
+            Update(client, broadcast.round, int(links), upload, by_theta)
+            for client, links, upload, by_theta in zip(
+                self.ids, gradients.counts, protected.uploads, gradients.propagation, strict=True
+            )
+        ]
+        return updates, Insight(gradients.loss, protected.norms, protected.noise_energy)

@@ -1,0 +1,159 @@
+"""A run on disk: configuration, history, checkpoints, uploads and the map.
+
+    RUN/config.json
+        history.csv
+        checkpoints/round-000120.npz      the last two
+        transcript/round-000050.npz       rounds whose uploads were kept
+        radio_map.nc                      when the run has ended
+
+Every file is written whole or not at all; a run killed at any moment goes on from its last
+checkpoint.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from veilmap import _files
+from veilmap._describe import differences
+from veilmap.errors import VeilmapError
+from veilmap.federation import history
+from veilmap.federation.history import HistoryRow
+from veilmap.federation.messages import Broadcast
+from veilmap.federation.steps import ServerState
+from veilmap.federation.transcript import SeenRound
+from veilmap.geometry import Grid
+from veilmap.radiomap import Propagation, RadioMap
+
+_KEPT_CHECKPOINTS = 2
+_BROKEN = (BadZipFile, KeyError, ValueError, EOFError, OSError)
+
+
+class RunFolder:
+    """Reads and writes one run's folder."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        """Make the folder for a new run; one that holds a run already is left alone."""
+        if (self.path / "config.json").exists():
+            raise VeilmapError(
+                f"{self.path} holds a run already; go on with it (resume) or name another folder"
+            )
+        if self.path.exists() and not self.path.is_dir():
+            raise VeilmapError(f"{self.path} is a file; name a folder for the run")
+        with _files.replacing(self.path / "config.json") as temporary:
+            temporary.write_text(json.dumps(config, indent=2) + "\n")
+
+    def config(self) -> dict[str, Any]:
+        """The configuration the run was started with."""
+        try:
+            return json.loads(_files.existing(self.path / "config.json").read_text())
+        except json.JSONDecodeError:
+            raise VeilmapError(f"{self.path / 'config.json'} is damaged") from None
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Refuse to go on under another configuration."""
+        changed = differences(self.config(), json.loads(json.dumps(config)))
+        if changed:
+            raise VeilmapError(
+                f"{self.path} was started with another configuration ({'; '.join(changed[:3])});"
+                " resume with the same one or start a new folder"
+            )
+
+    def save_checkpoint(self, state: ServerState, rows: Sequence[HistoryRow]) -> None:
+        """Write a checkpoint and the history, then drop checkpoints that are too old."""
+        radio_map = state.radio_map
+        with _files.replacing(self._checkpoint(state.round)) as temporary:
+            np.savez(
+                temporary,
+                round=state.round,
+                heights=radio_map.heights,
+                theta=radio_map.propagation.as_array(),
+                sharpness=radio_map.sharpness,
+                history=json.dumps([asdict(row) for row in rows]),
+                **{f"memory_{name}": values for name, values in state.memory.items()},  # type: ignore[arg-type]
+            )
+        history.save(rows, self.path / "history.csv")
+        for old in self._checkpoints()[:-_KEPT_CHECKPOINTS]:
+            old.unlink()
+
+    def load_checkpoint(self, grid: Grid) -> tuple[ServerState, list[HistoryRow]] | None:
+        """The newest checkpoint, or None where there is none yet."""
+        for rest in (*self.path.glob(".*-*"), *self.path.glob("*/.*-*")):
+            rest.unlink()  # half a file of a run that was killed
+        checkpoints = self._checkpoints()
+        if not checkpoints:
+            return None
+        newest = checkpoints[-1]
+        try:
+            with np.load(newest) as file:
+                arrays = {name: file[name] for name in file.files}
+            theta = Propagation.from_array(arrays["theta"])
+            radio_map = RadioMap(grid, arrays["heights"], theta, float(arrays["sharpness"]))
+            memory = {
+                name.removeprefix("memory_"): values
+                for name, values in arrays.items()
+                if name.startswith("memory_")
+            }
+            rows = [HistoryRow(**row) for row in json.loads(str(arrays["history"]))]
+            return ServerState(radio_map, int(arrays["round"]), memory), rows
+        except (*_BROKEN, TypeError) as error:
+            earlier = checkpoints[-2].name if len(checkpoints) > 1 else "the start"
+            raise VeilmapError(
+                f"the checkpoint {newest} is damaged; delete it to go on from {earlier}"
+            ) from error
+
+    def save_round(self, seen: SeenRound) -> None:
+        """Write one round's uploads, compressed."""
+        radio_map = seen.broadcast.radio_map
+        with _files.replacing(self._uploads(seen.broadcast.round)) as temporary:
+            np.savez_compressed(
+                temporary,
+                clients=json.dumps(seen.clients),
+                uploads=seen.uploads,
+                propagation=seen.propagation,
+                links=seen.links,
+                heights=radio_map.heights,
+                theta=radio_map.propagation.as_array(),
+                sharpness=radio_map.sharpness,
+            )
+
+    def load_rounds(self, grid: Grid) -> dict[int, SeenRound]:
+        """All rounds whose uploads were kept."""
+        rounds = {}
+        for path in sorted((self.path / "transcript").glob("round-*.npz")):
+            number = int(path.stem.removeprefix("round-"))
+            try:
+                with np.load(path) as file:
+                    theta = Propagation.from_array(file["theta"])
+                    radio_map = RadioMap(grid, file["heights"], theta, float(file["sharpness"]))
+                    rounds[number] = SeenRound(
+                        Broadcast(number, radio_map),
+                        tuple(json.loads(str(file["clients"]))),
+                        file["uploads"],
+                        file["propagation"],
+                        file["links"],
+                    )
+            except _BROKEN as error:
+                raise VeilmapError(f"the kept uploads in {path} are damaged") from error
+        return rounds
+
+    def finish(self, radio_map: RadioMap) -> None:
+        """Write the learned map."""
+        radio_map.save(self.path / "radio_map.nc")
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted((self.path / "checkpoints").glob("round-*.npz"))
+
+    def _checkpoint(self, number: int) -> Path:
+        return self.path / "checkpoints" / f"round-{number:06d}.npz"
+
+    def _uploads(self, number: int) -> Path:
+        return self.path / "transcript" / f"round-{number:06d}.npz"

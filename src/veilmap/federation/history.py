@@ -1,0 +1,73 @@
+"""What happened, round by round."""
+
+import csv
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from veilmap import _files
+from veilmap.errors import VeilmapError
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """One round. Loss, norms and noise are known to a study, not to a real server.
+
+    Attributes
+    ----------
+    round : int
+        From 0.
+    loss : float
+        F over the users who answered, before the step, in dB².
+    mae_db : float
+        On test data after the step; NaN where it was not measured.
+    gradient_norm : float
+        Mean of users' ‖g‖ before clipping.
+    clip_share : float
+        Share of users whose gradient was clipped.
+    noise_energy : float
+        Mean over users of Σσ².
+    clients, dropped, late, refused : int
+        Who answered, who did not, whose answer could not be used.
+    seconds : float
+        Time the round took.
+    """
+
+    round: int
+    loss: float
+    mae_db: float
+    gradient_norm: float
+    clip_share: float
+    noise_energy: float
+    clients: int
+    dropped: int
+    late: int
+    refused: int
+    seconds: float
+
+
+def save(rows: Iterable[HistoryRow], path: Path) -> None:
+    """Write the rows as CSV."""
+    with _files.replacing(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(HistoryRow)])
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def load(path: Path) -> list[HistoryRow]:
+    """Read what `save` wrote."""
+    try:
+        with _files.existing(path).open(newline="") as file:
+            return [
+                HistoryRow(**{f.name: f.type(row[f.name]) for f in fields(HistoryRow)})  # type: ignore[operator]
+                for row in csv.DictReader(file)
+            ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise VeilmapError(f"{path} is not a veilmap history") from error
+
+
+def last_mae(rows: Iterable[HistoryRow]) -> float:
+    """The latest measured MAE, in dB; NaN if there is none."""
+    measured = [row.mae_db for row in rows if not math.isnan(row.mae_db)]
+    return measured[-1] if measured else math.nan

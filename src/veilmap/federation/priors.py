@@ -1,0 +1,54 @@
+"""What the server believes about maps before any gradient speaks.
+
+A prior takes heights and the step's length in metres and returns heights it likes better.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap import _checks
+from veilmap._kernels import images
+
+
+class Prior(Protocol):
+    """Anything that improves heights after a step of ``metres``."""
+
+    def __call__(self, heights: NDArray[np.float64], metres: float) -> NDArray[np.float64]:
+        """The heights after the prior."""
+        ...
+
+
+@dataclass(frozen=True)
+class OpenGround:
+    """Most ground is open: every step lowers all heights by ``share`` of its length.
+
+    What no link speaks for sinks to the floor, and noise does not pile up.
+    """
+
+    share: float = 0.35
+
+    def __post_init__(self) -> None:
+        _checks.number("share", self.share, least=0)
+
+    def __call__(self, heights: NDArray[np.float64], metres: float) -> NDArray[np.float64]:
+        """The heights, lower."""
+        return heights - self.share * metres
+
+
+@dataclass(frozen=True)
+class FlatPieces:
+    """Maps are made of flat pieces: a total-variation prior of ``weight`` times the step."""
+
+    weight: float = 0.4
+    iterations: int = 30
+
+    def __post_init__(self) -> None:
+        _checks.number("weight", self.weight, least=0)
+        _checks.whole("iterations", self.iterations, least=1)
+
+    def __call__(self, heights: NDArray[np.float64], metres: float) -> NDArray[np.float64]:
+        """The heights, flatter: argmin ½‖x − h‖² + weight · metres · TV(x)."""
+        return images.total_variation_prox(heights, self.weight * metres, self.iterations)

@@ -1,0 +1,245 @@
+"""Federated training in one process: the same clients and server that run anywhere."""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from veilmap import _checks
+from veilmap._describe import described
+from veilmap.errors import VeilmapError
+from veilmap.federation.client import Clients, Insight
+from veilmap.federation.folder import RunFolder
+from veilmap.federation.history import HistoryRow
+from veilmap.federation.messages import ClientId
+from veilmap.federation.participation import Participation, Turnout
+from veilmap.federation.server import RoundSum, Server
+from veilmap.federation.steps import NoiseAwareStep, ServerState, StepRule
+from veilmap.federation.transcript import RoundRecorder, SeenRound, Transcript
+from veilmap.geometry import Grid
+from veilmap.measurements import Measurements
+from veilmap.mechanisms import Mechanism, NoNoise
+from veilmap.radiomap import RadioMap
+
+# Gradients, uploads and variances of the users worked on at once stay below about this.
+_BLOCK_BYTES = 64e6
+
+# Below this norm a gradient moves nothing.
+_NO_GRADIENT = 1e-12
+
+Rounds = Collection[int] | Literal["all"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What training gave.
+
+    Attributes
+    ----------
+    radio_map : RadioMap
+    history : list of HistoryRow
+    transcript : Transcript
+        Holds the rounds that were asked for with ``keep_uploads``.
+    folder : Path or None
+    """
+
+    radio_map: RadioMap
+    history: list[HistoryRow] = field(repr=False)
+    transcript: Transcript = field(repr=False)
+    folder: Path | None = None
+
+
+def train(
+    data: Measurements,
+    grid: Grid,
+    *,
+    mechanism: Mechanism | None = None,
+    rounds: int = 200,
+    seed: int | None = None,
+    step: StepRule | None = None,
+    participation: Participation | None = None,
+    keep_uploads: Rounds = (),
+    keep_users: Collection[ClientId] | None = None,
+    test: Measurements | None = None,
+    test_every: int = 10,
+    out: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_every: int = 10,
+    on_round: Callable[[HistoryRow], None] | None = None,
+) -> Run:
+    """Learn a radio map from users who keep their measurements.
+
+    Parameters
+    ----------
+    data : Measurements
+        Each user's rows stay with its own client.
+    grid : Grid
+        Cells of the map; links off the grid count only over it.
+    mechanism : Mechanism, optional
+        What clients do to their gradients; by default they are only clipped.
+    rounds : int
+    seed : int, optional
+        Of noise and participation. Without it noise comes from the operating system's
+        cryptographic generator.
+    step : StepRule, optional
+        What the server does with the mean gradient.
+    participation : Participation, optional
+        Who takes part; by default everybody, every round.
+    keep_uploads : rounds (from 0) or "all"
+        Whose uploads the transcript keeps. They are large: M floats a user and round.
+    keep_users : ids, optional
+        Keep only these users' uploads.
+    test : Measurements, optional
+        For the map's MAE every ``test_every`` rounds and after the last.
+    out : path, optional
+        Folder for the run.
+    resume : bool
+        Go on with the run in ``out``; with a seed, to the same bits as if undisturbed.
+    checkpoint_every : int
+        Rounds between checkpoints in ``out``.
+    on_round : callable, optional
+        Called with each round's `HistoryRow`, for a progress bar.
+    """
+    rounds = _checks.whole("rounds", rounds, least=1)
+    test_every = _checks.whole("test_every", test_every, least=1)
+    checkpoint_every = _checks.whole("checkpoint_every", checkpoint_every, least=1)
+    step, mechanism = step or NoiseAwareStep(), mechanism or NoNoise()
+    participation = participation or Participation()
+    config = _config(data, grid, mechanism, rounds, seed, step, participation)
+    folder, state, rows = _open_folder(out, resume, config, step, grid)
+    server = Server(step, state, rounds, mechanism.largest_upload())
+    kept: dict[int, SeenRound] = folder.load_rounds(grid) if folder and resume else {}
+    ids = data.users.tolist()
+
+    for number in range(server.state.round, rounds):
+        started = time.perf_counter()
+        turnout = participation.draw(seed, number, len(ids))
+        recorder = RoundRecorder(keep_users)
+        keeps = keep_uploads == "all" or number in keep_uploads
+        total = server.open_round()
+        insights = []
+        for clients in _answering(data, turnout, mechanism, seed, grid.cells):
+            updates, insight = clients.answer(total.broadcast)
+            total.add(updates)
+            insights.append(insight)
+            if keeps:
+                recorder.add(updates)
+        if number == 0:
+            _refuse_dead_start(insights)
+        server.close_round(total)
+        if keeps:
+            kept[number] = recorder.seen(total.broadcast)
+            if folder:
+                folder.save_round(kept[number])
+        row = _row(total, insights, turnout, mechanism)
+        if test is not None and (number % test_every == test_every - 1 or number == rounds - 1):
+            row["mae_db"] = _mae(server.state.radio_map, test)
+        rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
+        done = number + 1
+        if folder and (done % checkpoint_every == 0 or done == rounds):
+            folder.save_checkpoint(server.state, rows)
+        if on_round:
+            on_round(rows[-1])
+
+    if folder:
+        folder.finish(server.state.radio_map)
+    stations = np.unique(data.bs_xyz, axis=0)
+    transcript = Transcript(grid, described(mechanism) | {"name": mechanism.name}, stations, kept)
+    return Run(server.state.radio_map, rows, transcript, folder.path if folder else None)
+
+
+def _open_folder(
+    out: str | Path | None, resume: bool, config: dict[str, Any], step: StepRule, grid: Grid
+) -> tuple[RunFolder | None, ServerState, list[HistoryRow]]:
+    """The run's folder, if any, and where to start from."""
+    if out is None:
+        if resume:
+            raise VeilmapError("resume needs the run's folder")
+        return None, step.start(grid), []
+    folder = RunFolder(out)
+    if not resume:
+        folder.start(config)
+        return folder, step.start(grid), []
+    folder.check(config)
+    state, rows = folder.load_checkpoint(grid) or (step.start(grid), [])
+    return folder, state, rows
+
+
+def _answering(
+    data: Measurements, turnout: Turnout, mechanism: Mechanism, seed: int | None, cells: int
+) -> Iterator[Clients]:
+    """The users who answer this round, in the order of their ids, some at a time."""
+    block = max(1, int(_BLOCK_BYTES / (3 * 8 * cells)))
+    ids = data.users.tolist()
+    for number, links in enumerate(data.links.blocks(block)):
+        own = slice(number * block, (number + 1) * block)
+        answers = turnout.answers[own]
+        if answers.any():
+            chosen = [client for client, taken in zip(ids[own], answers, strict=True) if taken]
+            yield Clients(chosen, links.of_users(answers), mechanism, seed)
+
+
+def _refuse_dead_start(insights: list[Insight]) -> None:
+    if insights and max(insight.norm.max() for insight in insights) < _NO_GRADIENT:
+        raise VeilmapError(
+            "no link can move the map: every one is blocked or off the grid;"
+            " start lower (start_height, such as 4 m) or check the positions"
+        )
+
+
+def _row(
+    total: RoundSum, insights: list[Insight], turnout: Turnout, mechanism: Mechanism
+) -> dict[str, Any]:
+    """A round's history, but for its time."""
+    loss, norm, noise = (
+        np.concatenate([getattr(insight, name) for insight in insights] or [np.array([math.nan])])
+        for name in ("loss", "norm", "noise_energy")
+    )
+    return {
+        "round": total.broadcast.round,
+        "loss": float(loss.mean()),
+        "mae_db": math.nan,
+        "gradient_norm": float(norm.mean()),
+        "clip_share": float(np.mean(norm > mechanism.clip)),
+        "noise_energy": float(noise.mean()),
+        "clients": len(total.clients),
+        "dropped": turnout.dropped,
+        "late": turnout.late,
+        "refused": len(total.refused),
+    }
+
+
+def _mae(radio_map: RadioMap, test: Measurements) -> float:
+    predicted = radio_map.predict(test.user_xyz, test.bs_xyz)
+    return float(np.mean(np.abs(predicted - test.gain_db)))
+
+
+def _config(
+    data: Measurements,
+    grid: Grid,
+    mechanism: Mechanism,
+    rounds: int,
+    seed: int | None,
+    step: StepRule,
+    participation: Participation,
+) -> dict[str, Any]:
+    """All that decides a run's result."""
+    links = data.links
+    digest = hashlib.sha256()
+    for values in (links.offsets, links.user_xyz, links.bs_xyz, links.gain_db):
+        digest.update(values.tobytes())
+    return {
+        "format": 1,
+        "rounds": rounds,
+        "seed": seed,
+        "grid": described(grid),
+        "mechanism": described(mechanism),
+        "step": described(step),
+        "participation": described(participation),
+        "data": {"users": links.users, "links": len(data), "sha256": digest.hexdigest()},
+    }

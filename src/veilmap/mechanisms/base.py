@@ -1,0 +1,153 @@
+"""What every mechanism shares: clipping, the budget, and adding the noise."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap import _checks
+from veilmap._threads import even_parts, run_parts
+from veilmap.errors import VeilmapError
+from veilmap.geometry import Grid
+from veilmap.noise import Draw
+
+# A user whose gradient vanishes still sends noise, as if its norm were this share of the
+# clip: an upload of zeros would say that the user sees nothing the map does not know.
+LEAST_NORM = 0.01
+
+
+@dataclass(frozen=True)
+class Protected:
+    """Gradients as they leave their users, with what only the users know of them.
+
+    Attributes
+    ----------
+    uploads : (N, M) float
+        g̃: clipped gradients with noise.
+    norms : (N,) float
+        ‖g‖ before clipping.
+    noise_energy : (N,) float
+        Σσ² of each user's noise.
+    """
+
+    uploads: NDArray[np.float64]
+    norms: NDArray[np.float64]
+    noise_energy: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(ABC):
+    """What a client does to its gradient before it leaves.
+
+    A mechanism supplies `_variances`; the rest is shared. It sees gradients, the grid and
+    its own user's position, never a measurement or a radio map.
+
+    Parameters
+    ----------
+    clip : float
+        C: bound of the gradient's norm, ḡ = g · min(1, C/‖g‖).
+    """
+
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clip", _checks.number("clip", self.clip, above=0))
+
+    name: ClassVar[str]  # in configurations and transcripts
+
+    @abstractmethod
+    def _variances(
+        self,
+        gradients: NDArray[np.float64],
+        energies: NDArray[np.float64],
+        grid: Grid,
+        user_xy: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """σ² for clipped gradients (N, M) of energies ‖ḡ‖² > 0 at positions (N, 2)."""
+
+    def largest_upload(self) -> float:
+        """A norm that no honest upload exceeds, for servers that screen what they get."""
+        return 10 * self.clip
+
+    def variances(self, gradient: ArrayLike, grid: Grid, user_xy: ArrayLike) -> NDArray[np.float64]:
+        """σ² of every cell for clipped gradients: (M,) with one position, or (N, M) with (N, 2)."""
+        gradients, places = _checked(gradient, grid, user_xy)
+        norms = _norms(gradients)
+        if (norms > self.clip * (1 + 1e-9)).any():
+            raise VeilmapError(f"clip the gradient to {self.clip:g} before asking for its noise")
+        result = self._variances(gradients, self._energies(norms), grid, places)
+        return result.reshape(np.shape(gradient))
+
+    def protect(
+        self, gradients: ArrayLike, grid: Grid, user_xy: ArrayLike, draws: Sequence[Draw]
+    ) -> Protected:
+        """Clip the gradients (N, M) of users at (N, 2) and add noise; one `Draw` per user."""
+        raw, places = _checked(gradients, grid, user_xy)
+        norms = _norms(raw)
+        uploads = raw * (self.clip / np.maximum(norms, self.clip))[:, None]
+        energies = self._energies(np.minimum(norms, self.clip))
+        noise_energy = self._add_noise(uploads, energies, grid, places, draws)
+        return Protected(uploads, norms, noise_energy)
+
+    def _add_noise(
+        self,
+        uploads: NDArray[np.float64],
+        energies: NDArray[np.float64],
+        grid: Grid,
+        places: NDArray[np.float64],
+        draws: Sequence[Draw],
+    ) -> NDArray[np.float64]:
+        """Add noise to the clipped gradients in place; its energy Σσ², (N,)."""
+        variances = self._variances(uploads, energies, grid, places)
+
+        def part(start: int, stop: int) -> None:
+            for i in range(start, stop):
+                deviation = np.sqrt(variances[i])
+                deviation *= draws[i](grid.cells)
+                uploads[i] += deviation
+
+        run_parts(part, even_parts(len(uploads)))
+        return variances.sum(axis=1)
+
+    def _energies(self, norms: NDArray[np.float64]) -> NDArray[np.float64]:
+        """‖ḡ‖² that the budget refers to; never 0, so that a vanishing gradient does not show."""
+        return np.maximum(norms, LEAST_NORM * self.clip) ** 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetedNoise(Mechanism):
+    """A mechanism whose noise energy is a multiple of the gradient's: Σσ² = μ‖ḡ‖²."""
+
+    noise_budget: float = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        budget = _checks.number("noise_budget", self.noise_budget, least=0)
+        object.__setattr__(self, "noise_budget", budget)
+
+    def largest_upload(self) -> float:
+        """Ten times the root-mean-square norm at the clip: √(1 + μ) C."""
+        return 10 * self.clip * (1 + self.noise_budget) ** 0.5
+
+
+def _norms(gradients: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.sqrt(np.einsum("im,im->i", gradients, gradients))
+
+
+def _checked(
+    gradients: ArrayLike, grid: Grid, user_xy: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rows = np.atleast_2d(_checks.floats("gradient", gradients))
+    if rows.ndim != 2 or rows.shape[1] != grid.cells:
+        raise VeilmapError(
+            f"a gradient needs {grid.cells} entries, not shape {np.shape(gradients)}"
+        )
+    if not np.isfinite(rows).all():
+        raise VeilmapError("a gradient has an entry that is not finite")
+    places = np.atleast_2d(_checks.points("user_xy", user_xy, columns=2))
+    if len(places) != len(rows):
+        raise VeilmapError(f"{len(rows)} gradients need as many positions, not {len(places)}")
+    return np.ascontiguousarray(rows), places

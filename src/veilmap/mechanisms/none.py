@@ -1,0 +1,43 @@
+"""No noise: clipping only, as in plain federated learning."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap.geometry import Grid
+from veilmap.mechanisms.base import Mechanism
+from veilmap.noise import Draw
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoNoise(Mechanism):
+    """Clipped gradients leave as they are.
+
+    Parameters
+    ----------
+    clip : float
+        C.
+    """
+
+    name = "none"
+
+    def _variances(
+        self,
+        gradients: NDArray[np.float64],
+        energies: NDArray[np.float64],
+        grid: Grid,
+        user_xy: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        return np.zeros_like(gradients)
+
+    def _add_noise(
+        self,
+        uploads: NDArray[np.float64],
+        energies: NDArray[np.float64],
+        grid: Grid,
+        places: NDArray[np.float64],
+        draws: Sequence[Draw],
+    ) -> NDArray[np.float64]:
+        return np.zeros(len(uploads))

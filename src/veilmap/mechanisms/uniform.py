@@ -1,0 +1,37 @@
+"""The same noise in every cell."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap.geometry import Grid
+from veilmap.mechanisms.base import BudgetedNoise
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniformNoise(BudgetedNoise):
+    """Gaussian noise of equal variance everywhere, Σσ² = μ‖ḡ‖².
+
+    It hides nothing for certain: like every mechanism whose variance follows the private
+    gradient, it is obfuscation and has no (ε, δ) guarantee.
+
+    Parameters
+    ----------
+    noise_budget : float
+        μ, at least 0.
+    clip : float
+        C.
+    """
+
+    name = "uniform"
+
+    def _variances(
+        self,
+        gradients: NDArray[np.float64],
+        energies: NDArray[np.float64],
+        grid: Grid,
+        user_xy: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        each = self.noise_budget * energies / grid.cells
+        return np.repeat(each[:, None], grid.cells, axis=1)

@@ -1,0 +1,78 @@
+"""The train command as a user types it."""
+
+import json
+
+import numpy as np
+import pytest
+
+import veilmap as vm
+from test_cli import run
+from veilmap.federation import history
+
+
+@pytest.fixture
+def files(tmp_path):
+    scene = vm.Scene.synthetic(5, size=90.0, buildings=4, base_stations=40)
+    scene.measure(users=8, links_per_user=20, seed=0).save(tmp_path / "links.csv")
+    scene.measure(users=8, links_per_user=20, seed=1).save(tmp_path / "test.parquet")
+    return tmp_path
+
+
+def arguments(files, *more):
+    return ["train", str(files / "links.csv"), "--rounds", "6", "--out", str(files / "run"), *more]
+
+
+def test_train_writes_a_run(capsys, files):
+    code, out, _ = run(
+        capsys, *arguments(files, "--seed", "1", "--budget", "5", "--keep-uploads", "1,6",
+                           "--test", str(files / "test.parquet"), "--dropout", "0.1"),
+    )  # fmt: skip
+    assert code == 0
+    assert "map MAE" in out
+    names = {path.name for path in (files / "run").iterdir()}
+    assert names == {"config.json", "history.csv", "checkpoints", "transcript", "radio_map.nc"}
+    assert len(history.load(files / "run" / "history.csv")) == 6
+    config = json.loads((files / "run" / "config.json").read_text())
+    assert config["mechanism"] == {
+        "type": "GeometryAligned",
+        "clip": 1.0,
+        "noise_budget": 5.0,
+        "tradeoff": 1.0,
+    }
+    kept = sorted(path.stem for path in (files / "run" / "transcript").iterdir())
+    assert kept == ["round-000000", "round-000005"]
+
+
+def test_a_finished_run_is_resumed_to_itself(capsys, files):
+    assert run(capsys, *arguments(files, "--seed", "1"))[0] == 0
+    before = vm.RadioMap.load(files / "run" / "radio_map.nc").heights
+    assert run(capsys, *arguments(files, "--seed", "1", "--resume"))[0] == 0
+    np.testing.assert_array_equal(vm.RadioMap.load(files / "run" / "radio_map.nc").heights, before)
+
+
+def test_a_synthetic_city_needs_no_file(capsys, tmp_path):
+    out = str(tmp_path / "run")
+    code, text, _ = run(capsys, "train", "--rounds", "1", "--mechanism", "none", "--out", out)
+    assert code == 0
+    assert "map MAE" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--mechanism", "magic"], "no mechanism 'magic'; there are none, uniform, aligned"),
+        (["--budget", "-3"], "noise_budget must be at least 0"),
+        (["--share", "0"], "nobody would take part"),
+        (["--keep-uploads", "soon"], "takes rounds such as 1,50 or all"),
+        (["--keep-uploads", "7"], "rounds count from 1 to 6"),
+        (["--cell-size", "0"], "cell_size must be greater than 0"),
+        (["--test", "none.csv"], "none.csv does not exist"),
+        (["--resume"], "config.json does not exist"),
+    ],
+)
+def test_mistakes_are_one_line_and_write_nothing(capsys, files, more, message):
+    code, _, err = run(capsys, *arguments(files, *more))
+    assert code == 2
+    assert err.count("\n") == 1
+    assert message in err
+    assert not (files / "run").exists()
