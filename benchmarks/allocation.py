@@ -1,11 +1,12 @@
 """The fast allocator against the paper's Algorithm 1 and against brute force.
 
 Run by `make bench`. Algorithm 1 is written literally in tests/algorithm1.py, in NumPy and with
-its objective compiled. All work on the same real gradients; times are taken in one run.
+its objective compiled. All work on the same real gradients, on one thread, in one run.
 """
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 
@@ -22,9 +23,9 @@ def real_gradients(count, seed):
     """Clipped gradients and positions of users in early, middle and late rounds."""
     scene = vm.Scene.synthetic(seed)
     data = scene.measure(seed=seed)
-    run = vm.train(data, scene.grid, rounds=120, seed=seed, keep_uploads={0, 60, 119})
+    run = vm.train(data, scene.grid, rounds=120, seed=seed, keep_uploads={0, 40, 80, 119})
     rows = np.concatenate([seen.uploads for seen in run.transcript.rounds.values()])
-    places = np.tile(data.mean_positions(), (3, 1))
+    places = np.tile(data.mean_positions(), (4, 1))
     usable = np.linalg.norm(rows, axis=1) > 0.01
     rows, places = rows[usable].astype(np.float64), places[usable]
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -42,9 +43,7 @@ def compare(grid, gradients, places, budget, tradeoff, plain, brute):
     mechanism = vm.GeometryAligned(noise_budget=budget, tradeoff=tradeoff)
     mechanism.variances(gradients[:1], grid, places[:1])
     kappa = mechanism.variance_weight(grid.cells)
-    allocated, ours_time = timed(
-        lambda: [mechanism.variances(g, grid, p) for g, p in zip(gradients, places, strict=True)]
-    )
+    allocated, ours_time = timed(lambda: mechanism.variances(gradients, grid, places))
     short, short_brute, compiled_time, plain_time = [], [], [], []
     for i, (gradient, place) in enumerate(zip(gradients, places, strict=True)):
         problem = CompiledProblem(gradient, grid, place, budget, kappa)
@@ -72,10 +71,11 @@ def compare(grid, gradients, places, budget, tradeoff, plain, brute):
 
 
 def main():
+    os.environ["VEILMAP_THREADS"] = "1"
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=300, help="real gradients (default 300)")
-    parser.add_argument("--plain", type=int, default=2, help="of them also timed in NumPy")
-    parser.add_argument("--brute", type=int, default=2, help="of them also searched by brute force")
+    parser.add_argument("--plain", type=int, default=1, help="of them also timed in NumPy")
+    parser.add_argument("--brute", type=int, default=1, help="of them also searched by brute force")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

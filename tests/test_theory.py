@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import veilmap as vm
+from algorithm1 import Problem
 from veilmap import theory
 from veilmap.attacks import WeightedCentroid
 
@@ -36,6 +37,44 @@ def test_attacker_error_and_spatial_variance_equal_monte_carlo(mechanism):
     sample = (sent**2).var(axis=1)
     tolerance = 5 * sample.std() / np.sqrt(len(sample))
     assert abs(theory.spatial_variance(gradient, variances) - sample.mean()) < tolerance
+
+
+@pytest.mark.parametrize(
+    "mechanism", [vm.GeometryAligned(noise_budget=5), vm.UniformNoise(noise_budget=5)]
+)
+def test_the_correction_for_few_cells_is_right(mechanism):
+    grid = vm.Grid(90 / 8, (8, 8))
+    gradient, user = peaked_gradient(grid)
+    variances = mechanism.variances(gradient, grid, user)
+    mean, away = gradient**2 + variances, grid.centres - user
+    limit_error = mean @ away / mean.sum()
+    energy = uploads(gradient, variances, 100_000) ** 2
+    found = energy @ away / energy.sum(axis=1, keepdims=True)
+    # What is linear in the noise has mean 0: taking it away leaves the correction.
+    linear = (energy - mean) @ (away - limit_error) @ limit_error / mean.sum()
+    limit = limit_error @ limit_error
+    sample = np.sum(found**2, axis=1) - limit - 2 * linear
+    correction = theory.attacker_error(gradient, variances, grid, user) - limit
+    noise = 5 * sample.std() / np.sqrt(len(sample))
+    # Third-order terms remain, with 64 cells about a thousandth of P.
+    assert abs(correction - sample.mean()) < noise + 2e-3 * limit + 0.03 * abs(correction)
+
+
+def test_the_allocators_objective_is_error_against_spatial_variance():
+    gradient, user = peaked_gradient(GRID)
+    mechanism = vm.GeometryAligned(noise_budget=5, tradeoff=30)
+    flat = vm.UniformNoise(noise_budget=5).variances(gradient, GRID, user)
+    aligned = mechanism.variances(gradient, GRID, user)
+    price = (1 / 36) * (1 + 30 / 22)  # κ₁ of docs/allocation.md
+    energy = (1 + 5) * (gradient @ gradient) / GRID.cells
+
+    def paper(variances):
+        limit = theory.localization_limit(gradient, variances, GRID, user).limit
+        return limit / 90**2 - price * theory.spatial_variance(gradient, variances) / energy**2
+
+    problem = Problem(gradient, GRID, user, 5, mechanism.variance_weight(GRID.cells))
+    ours = problem.objective_of_variances(aligned) - problem.objective_of_variances(flat)
+    assert paper(aligned) - paper(flat) == pytest.approx(ours, rel=1e-9)
 
 
 def test_uniform_noise_keeps_a_spatial_variance():

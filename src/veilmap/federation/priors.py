@@ -28,7 +28,7 @@ class OpenGround:
     What no link speaks for sinks to the floor, and noise does not pile up.
     """
 
-    share: float = 0.35
+    share: float = 0.45
 
     def __post_init__(self) -> None:
         _checks.number("share", self.share, least=0)
