@@ -375,7 +375,9 @@ def test_kept_uploads_come_back_from_disk(town, tmp_path):
         RunFolder(out).load_rounds(scene.grid)
 
 
-def test_a_start_that_blocks_every_link_is_an_error_that_says_so(town):
+def test_a_start_that_blocks_every_link_is_an_error_that_says_so(town, tmp_path):
     scene, data = town
+    out = tmp_path / "run"
     with pytest.raises(vm.VeilmapError, match="start lower"):
-        vm.train(data, scene.grid, step=vm.PlainDescent(start_height=130.0))
+        vm.train(data, scene.grid, step=vm.PlainDescent(start_height=130.0), out=out)
+    assert not out.exists()

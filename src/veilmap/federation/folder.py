@@ -40,14 +40,17 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
-    def start(self, config: Mapping[str, Any]) -> None:
-        """Make the folder for a new run; one that holds a run already is left alone."""
+    def check_free(self) -> None:
+        """Refuse a place that holds a run already, before any work is done."""
         if (self.path / "config.json").exists():
             raise VeilmapError(
                 f"{self.path} holds a run already; go on with it (resume) or name another folder"
             )
         if self.path.exists() and not self.path.is_dir():
             raise VeilmapError(f"{self.path} is a file; name a folder for the run")
+
+    def start(self, config: Mapping[str, Any]) -> None:
+        """Make the folder of a new run."""
         with _files.replacing(self.path / "config.json") as temporary:
             temporary.write_text(json.dumps(config, indent=2) + "\n")
 

@@ -114,25 +114,16 @@ def train(
     folder, state, rows = _open_folder(out, resume, config, step, grid)
     server = Server(step, state, rounds, mechanism.largest_upload())
     kept: dict[int, SeenRound] = folder.load_rounds(grid) if folder and resume else {}
-    ids = data.users.tolist()
 
     for number in range(server.state.round, rounds):
         started = time.perf_counter()
-        turnout = participation.draw(seed, number, len(ids))
-        recorder = RoundRecorder(keep_users)
+        turnout = participation.draw(seed, number, len(data.users))
         keeps = keep_uploads == "all" or number in keep_uploads
-        total = server.open_round()
-        insights = []
-        for clients in _answering(data, turnout, mechanism, seed, grid.cells):
-            updates, insight = clients.answer(total.broadcast)
-            total.add(updates)
-            insights.append(insight)
-            if keeps:
-                recorder.add(updates)
-        if number == 0:
-            _refuse_dead_start(insights)
-        server.close_round(total)
-        if keeps:
+        recorder = RoundRecorder(keep_users) if keeps else None
+        total, insights = _play_round(server, data, turnout, mechanism, seed, recorder)
+        if folder and number == 0 and not resume:
+            folder.start(config)  # not before a round has shown that training can work
+        if recorder:
             kept[number] = recorder.seen(total.broadcast)
             if folder:
                 folder.save_round(kept[number])
@@ -153,6 +144,29 @@ def train(
     return Run(server.state.radio_map, rows, transcript, folder.path if folder else None)
 
 
+def _play_round(
+    server: Server,
+    data: Measurements,
+    turnout: Turnout,
+    mechanism: Mechanism,
+    seed: int | None,
+    recorder: RoundRecorder | None,
+) -> tuple[RoundSum, list[Insight]]:
+    """Broadcast, collect the answers of those who turn out, step."""
+    total = server.open_round()
+    insights = []
+    for clients in _answering(data, turnout, mechanism, seed, len(total.heights)):
+        updates, insight = clients.answer(total.broadcast)
+        total.add(updates)
+        insights.append(insight)
+        if recorder:
+            recorder.add(updates)
+    if total.broadcast.round == 0:
+        _refuse_dead_start(insights)
+    server.close_round(total)
+    return total, insights
+
+
 def _open_folder(
     out: str | Path | None, resume: bool, config: dict[str, Any], step: StepRule, grid: Grid
 ) -> tuple[RunFolder | None, ServerState, list[HistoryRow]]:
@@ -163,7 +177,7 @@ def _open_folder(
         return None, step.start(grid), []
     folder = RunFolder(out)
     if not resume:
-        folder.start(config)
+        folder.check_free()
         return folder, step.start(grid), []
     folder.check(config)
     state, rows = folder.load_checkpoint(grid) or (step.start(grid), [])
