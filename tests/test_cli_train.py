@@ -43,6 +43,14 @@ def test_train_writes_a_run(capsys, files):
     assert kept == ["round-000000", "round-000005"]
 
 
+def test_only_some_users_uploads_may_be_kept(capsys, files):
+    options = ["--seed", "1", "--keep-uploads", "2", "--keep-users", "3, 5"]
+    assert run(capsys, *arguments(files, *options))[0] == 0
+    with np.load(files / "run" / "transcript" / "round-000001.npz") as kept:
+        assert json.loads(str(kept["clients"])) == [3, 5]
+        assert len(kept["uploads"]) == 2
+
+
 def test_a_finished_run_is_resumed_to_itself(capsys, files):
     assert run(capsys, *arguments(files, "--seed", "1"))[0] == 0
     before = vm.RadioMap.load(files / "run" / "radio_map.nc").heights
@@ -65,14 +73,16 @@ def test_a_synthetic_city_needs_no_file(capsys, tmp_path):
         (["--share", "0"], "nobody would take part"),
         (["--keep-uploads", "soon"], "takes rounds such as 1,50 or all"),
         (["--keep-uploads", "7"], "rounds count from 1 to 6"),
+        (["--keep-users", "99"], "no user 99"),
         (["--cell-size", "0"], "cell_size must be greater than 0"),
         (["--test", "none.csv"], "none.csv does not exist"),
         (["--resume"], "config.json does not exist"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(capsys, files, more, message):
-    code, _, err = run(capsys, *arguments(files, *more))
+    code, out, err = run(capsys, *arguments(files, *more))
     assert code == 2
+    assert out.strip() == ""
     assert err.count("\n") == 1
     assert message in err
     assert not (files / "run").exists()

@@ -297,6 +297,30 @@ def checkpoint_round(out):
     return int(names[-1].removeprefix("round-")) if names else 0
 
 
+PRINTED_RUN = """
+import veilmap as vm
+scene = vm.Scene.synthetic(5, size=90.0, buildings=4, base_stations=40)
+data = scene.measure(users=12, links_per_user=30, seed=0)
+run = vm.train(data, scene.grid, mechanism=vm.GeometryAligned(noise_budget=10), rounds=40, seed=3)
+print(run.radio_map.heights.tobytes().hex())
+"""
+
+
+def test_kernels_compiled_anew_give_the_same_bits(town, tmp_path):
+    scene, data = town
+    here = vm.train(data, scene.grid, mechanism=ALIGNED, rounds=40, seed=3).radio_map.heights
+    fresh = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    for _ in range(2):  # compiled, then from the cache it wrote
+        printed = subprocess.run(
+            [sys.executable, "-c", PRINTED_RUN],
+            env=fresh,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert printed.strip() == here.tobytes().hex()
+
+
 @pytest.fixture
 def half_run(town, tmp_path):
     """A run that stopped after 7 of 10 rounds, with checkpoints at 2, 4 and 6."""

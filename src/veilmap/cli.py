@@ -16,6 +16,7 @@ from rich.table import Table
 from veilmap import __version__
 from veilmap.errors import VeilmapError
 from veilmap.federation import HistoryRow
+from veilmap.federation.messages import ClientId
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import MECHANISMS, Mechanism
@@ -127,6 +128,9 @@ def train(
     keep_uploads: Annotated[
         str, typer.Option(help="Rounds whose uploads to keep: 1,50,200 or all.")
     ] = "",
+    keep_users: Annotated[
+        str, typer.Option(help="Keep only these users' uploads: ids such as 3,7.")
+    ] = "",
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Rounds between them.")] = 10,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in OUT.")] = False,
 ) -> None:
@@ -137,15 +141,18 @@ def train(
     _writable_folder(out)
     links, unseen, grid = _measurements(data, test, city, cell_size)
     with _progress() as progress:
-        task = progress.add_task(mechanism, total=rounds, note="")
+        # Not shown before a round is done: a mistake should leave one line and no bar.
+        task = progress.add_task(mechanism, total=rounds, note="", visible=False)
 
         def on_round(row: HistoryRow) -> None:
-            progress.update(task, completed=row.round + 1, note=f"loss {row.loss:5.1f} dB²")
+            note = f"loss {row.loss:5.1f} dB²"
+            progress.update(task, completed=row.round + 1, note=note, visible=True)
 
         run = federation.train(
             links, grid, mechanism=_mechanism(mechanism, budget, tradeoff, clip), rounds=rounds,
             seed=seed, participation=federation.Participation(share, dropout, late),
-            keep_uploads=_rounds(keep_uploads, rounds), test=unseen, out=out, resume=resume,
+            keep_uploads=_rounds(keep_uploads, rounds),
+            keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round,
         )  # fmt: skip
     end = run.history[-1]
@@ -234,6 +241,18 @@ def _rounds(text: str, rounds: int) -> set[int] | Literal["all"]:
     if any(not 0 <= number < rounds for number in chosen):
         raise VeilmapError(f"--keep-uploads: rounds count from 1 to {rounds}, not {text}")
     return chosen
+
+
+def _users(text: str, links: Measurements) -> set[ClientId] | None:
+    """The named users, or None for all."""
+    if not text.strip():
+        return None
+    known: dict[str, ClientId] = {str(user): user for user in links.users.tolist()}
+    wanted = [part.strip() for part in text.split(",") if part.strip()]
+    for name in wanted:
+        if name not in known:
+            raise VeilmapError(f"--keep-users: no user {name} in the measurements")
+    return {known[name] for name in wanted}
 
 
 def _writable_folder(folder: Path) -> None:

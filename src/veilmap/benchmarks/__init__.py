@@ -19,6 +19,7 @@ BENCHMARKS = {
     "growth": "veilmap.benchmarks.growth",
     "accuracy": "veilmap.benchmarks.accuracy",
     "schemes": "veilmap.benchmarks.schemes",
+    "recipe": "veilmap.benchmarks.recipe",
     "start-up": "veilmap.benchmarks.start_up",
 }
 
