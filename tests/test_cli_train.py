@@ -52,7 +52,9 @@ def test_only_some_users_uploads_may_be_kept(capsys, files):
 
 
 def test_a_finished_run_is_resumed_to_itself(capsys, files):
-    assert run(capsys, *arguments(files, "--seed", "1"))[0] == 0
+    code, out, _ = run(capsys, *arguments(files, "--seed", "1"))
+    assert code == 0
+    assert "nan" not in out  # no test data, no claim about the map's error
     before = vm.RadioMap.load(files / "run" / "radio_map.nc").heights
     assert run(capsys, *arguments(files, "--seed", "1", "--resume"))[0] == 0
     np.testing.assert_array_equal(vm.RadioMap.load(files / "run" / "radio_map.nc").heights, before)

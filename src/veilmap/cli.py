@@ -1,5 +1,6 @@
 """The command line: thin, friendly, one clear line when something is wrong."""
 
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -155,8 +156,9 @@ def train(
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round,
         )  # fmt: skip
-    end = run.history[-1]
-    _console.print(f"loss {end.loss:.2f} dB², map MAE {last_mae(run.history):.2f} dB on test users")
+    mae = last_mae(run.history)
+    tested = "" if math.isnan(mae) else f", map MAE {mae:.2f} dB on test users"
+    _console.print(f"loss {run.history[-1].loss:.2f} dB²{tested}")
     _console.print(f"Wrote the run to {out}/")
 
 
