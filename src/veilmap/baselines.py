@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
 from veilmap.errors import VeilmapError
+from veilmap.evaluation import Predictor, mean_absolute_error
 from veilmap.geometry import paired
 from veilmap.measurements import Measurements
 from veilmap.radiomap import RadioMap, log_distance
@@ -19,15 +20,17 @@ from veilmap.scene import Scene
 if TYPE_CHECKING:
     from scipy.spatial import KDTree
 
+__all__ = [
+    "Baseline",
+    "LogDistance",
+    "NearestNeighbours",
+    "OrdinaryKriging",
+    "Predictor",
+    "TrueMap",
+    "mean_absolute_error",
+]
+
 _FEWEST_FOR_KRIGING = 5
-
-
-class Predictor(Protocol):
-    """Anything that predicts the gain of links: a radio map or a baseline."""
-
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
-        """Gain of each link in dB."""
-        ...
 
 
 class Baseline(Predictor, Protocol):
@@ -36,11 +39,6 @@ class Baseline(Predictor, Protocol):
     def fit(self, data: Measurements) -> "Predictor":
         """Fit and return itself."""
         ...
-
-
-def mean_absolute_error(predictor: Predictor, data: Measurements) -> float:
-    """MAE of the predicted gain over all links of ``data``, in dB."""
-    return float(np.mean(np.abs(predictor.predict(data.user_xyz, data.bs_xyz) - data.gain_db)))
 
 
 @dataclass

@@ -150,12 +150,17 @@ def trace(grid: Grid, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Crossings:
     user, bs = paired(user_xyz, bs_xyz)
     counts = np.empty(len(user), dtype=np.int64)
     kernels.count_cells(user, bs, grid.frame, counts)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    offsets = offsets_of(counts)
     cells = np.empty(offsets[-1], dtype=np.int64)
     chords = np.empty(offsets[-1])
     heights = np.empty(offsets[-1])
     kernels.list_cells(user, bs, grid.frame, offsets, cells, chords, heights)
     return Crossings(offsets, cells, chords, heights)
+
+
+def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each group starts when groups of these sizes lie one after another, (N + 1,)."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def paired(

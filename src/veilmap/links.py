@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.geometry import offsets_of
+
 
 @dataclass(frozen=True)
 class Links:
@@ -46,7 +48,7 @@ class Links:
         counts = self.counts[chosen]
         rows = np.repeat(chosen, self.counts)
         return Links(
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            offsets_of(counts),
             self.user_xyz[rows],
             self.bs_xyz[rows],
             self.gain_db[rows],

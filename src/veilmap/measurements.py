@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks, _files
 from veilmap.errors import VeilmapError
+from veilmap.geometry import offsets_of
 from veilmap.links import Links
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Measurements:
         order = np.argsort(index, kind="stable")
         counts = np.bincount(index)
         return Links(
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            offsets_of(counts),
             np.ascontiguousarray(self.user_xyz[order]),
             np.ascontiguousarray(self.bs_xyz[order]),
             np.ascontiguousarray(self.gain_db[order]),

@@ -80,7 +80,7 @@ class Scene:
         for a, b in zip(first.tolist(), second.tolist(), strict=True):
             if a < b and footprints[a].intersection(footprints[b]).area > 0:
                 raise VeilmapError(f"buildings {a} and {b} overlap; merge them or move one")
-        inside = np.flatnonzero(self._inside_building(stations))
+        inside = np.flatnonzero(_inside(self.buildings, stations))
         if len(inside):
             raise VeilmapError(f"base station {inside[0]} is inside a building; move it")
 
@@ -215,9 +215,6 @@ class Scene:
         gain = self.gain(user_xyz, bs_xyz) + noise * rng.standard_normal(len(user))
         gain += self._shadowing(user_xyz, bs, shadowing_db, shadowing_distance)
         return Measurements(user, user_xyz, bs_xyz, gain, bs)
-
-    def _inside_building(self, xyz: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return _inside(self.buildings, xyz)
 
     def _shadowing(
         self, user_xyz: NDArray[np.float64], bs: NDArray[np.int64], deviation: float, reach: float

@@ -13,6 +13,7 @@ import numpy as np
 from veilmap import _checks
 from veilmap._describe import described
 from veilmap.errors import VeilmapError
+from veilmap.evaluation import mean_absolute_error
 from veilmap.federation.client import Clients, Insight
 from veilmap.federation.folder import RunFolder
 from veilmap.federation.history import HistoryRow
@@ -129,7 +130,7 @@ def train(
                 folder.save_round(kept[number])
         row = _row(total, insights, turnout, mechanism)
         if test is not None and (number % test_every == test_every - 1 or number == rounds - 1):
-            row["mae_db"] = _mae(server.state.radio_map, test)
+            row["mae_db"] = mean_absolute_error(server.state.radio_map, test)
         rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
         done = number + 1
         if folder and (done % checkpoint_every == 0 or done == rounds):
@@ -226,11 +227,6 @@ def _row(
         "late": turnout.late,
         "refused": len(total.refused),
     }
-
-
-def _mae(radio_map: RadioMap, test: Measurements) -> float:
-    predicted = radio_map.predict(test.user_xyz, test.bs_xyz)
-    return float(np.mean(np.abs(predicted - test.gain_db)))
 
 
 def _config(
