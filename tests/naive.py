@@ -92,3 +92,37 @@ def total_variation(image):
     east[:, :-1] = np.diff(image, axis=1)
     north[:-1] = np.diff(image, axis=0)
     return np.sqrt(east**2 + north**2).sum()
+
+
+def shares(radio_map, place, stations):
+    """a_b of one place: ∂(gradient)/∂(residual of b), (B, M), for one link each."""
+    theta = radio_map.propagation.as_array()
+    result = np.zeros((len(stations), radio_map.grid.cells))
+    predicted = np.zeros(len(stations))
+    for b, station in enumerate(stations):
+        s = los_weight(radio_map, place, station)
+        log_d = math.log10(max(np.linalg.norm(np.subtract(place, station)), 1.0))
+        los, nlos = theta[0] + theta[1] * log_d, theta[2] + theta[3] * log_d
+        predicted[b] = nlos + (los - nlos) * s
+        for cell, _, z in crossings(radio_map.grid, place, station):
+            e = math.exp(radio_map.sharpness * (radio_map.heights.flat[cell] - z))
+            result[b, cell] += (los - nlos) * radio_map.sharpness * s * e / (1 + e)
+    return result, predicted
+
+
+def log_evidence(radio_map, place, stations, gains, upload, variances, links, clip, spread):
+    """log N(g; mean, C) − log N(g; 0, Σ) with dense matrices over all cells."""
+    each, predicted = shares(radio_map, place, stations)
+    each *= 2 / links
+    taken = links / len(stations)
+    residual = gains - predicted
+    mean = taken * residual
+    other = taken * spread**2 + max(taken * (1 - taken), 0) * residual**2
+    norm = math.sqrt(np.sum((mean**2 + other)[:, None] * each**2))
+    scale = min(1.0, clip / max(norm, 1e-150))
+    covariance = np.diag(variances) + scale**2 * (each.T * other) @ each
+    excess = upload - scale * mean @ each
+    _, log_det = np.linalg.slogdet(covariance)
+    quadratic = excess @ np.linalg.solve(covariance, excess)
+    nothing = np.sum(upload**2 / variances + np.log(variances))
+    return -0.5 * (quadratic + log_det) + 0.5 * nothing

@@ -30,7 +30,10 @@ def test_train_writes_a_run(capsys, files):
     assert code == 0
     assert "map MAE" in out
     names = {path.name for path in (files / "run").iterdir()}
-    assert names == {"config.json", "history.csv", "checkpoints", "transcript", "radio_map.nc"}
+    assert names == {
+        "config.json", "base_stations.csv", "source.json", "history.csv", "checkpoints",
+        "transcript", "radio_map.nc",
+    }  # fmt: skip
     assert len(history.load(files / "run" / "history.csv")) == 6
     config = json.loads((files / "run" / "config.json").read_text())
     assert config["mechanism"] == {
@@ -78,7 +81,7 @@ def test_a_synthetic_city_needs_no_file(capsys, tmp_path):
         (["--keep-users", "99"], "no user 99"),
         (["--cell-size", "0"], "cell_size must be greater than 0"),
         (["--test", "none.csv"], "none.csv does not exist"),
-        (["--resume"], "config.json does not exist"),
+        (["--resume"], "holds no run"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(capsys, files, more, message):

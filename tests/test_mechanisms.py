@@ -1,3 +1,5 @@
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -6,7 +8,8 @@ from hypothesis import strategies as st
 import veilmap as vm
 from algorithm1 import CompiledProblem, Problem, algorithm1, brute_force
 from veilmap import noise
-from veilmap.mechanisms import MECHANISMS
+from veilmap._describe import described
+from veilmap.mechanisms import MECHANISMS, Contribution, from_description
 from veilmap.mechanisms.base import LEAST_NORM
 
 GRID = vm.Grid(3.0, (12, 15), (-5.0, 40.0))
@@ -183,8 +186,8 @@ def test_a_zero_gradient_is_hidden():
         assert sent.noise_energy[0] == pytest.approx(10 * LEAST_NORM**2)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_every_mechanism_treats_users_one_by_one_or_together_alike(name):
+@pytest.mark.parametrize("name", ["none", "uniform", "aligned"])
+def test_upload_noise_treats_users_one_by_one_or_together_alike(name):
     rng = np.random.default_rng(3)
     mechanism = MECHANISMS[name](clip=0.5)
     gradients = np.array([some_gradient(rng, GRID, kind) for kind in KINDS]) * 2
@@ -241,6 +244,36 @@ def test_wrong_mechanisms_are_refused(arguments, message):
         vm.GeometryAligned(**arguments)
 
 
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_answers_one_by_one_or_together_alike(name):
+    rng = np.random.default_rng(3)
+    mechanism = MECHANISMS[name](clip=0.5)
+    if name == "aggregate":
+        mechanism = mechanism.with_noise(2.0)
+    users = len(KINDS)
+    raw = Contribution(
+        np.array([some_gradient(rng, GRID, kind) for kind in KINDS]) * 2,
+        rng.normal(size=(users, 4)),
+        np.arange(1, users + 1),
+        rng.uniform(0, 50, (users, 2)),
+    )
+    draws = [noise.draw(1, i, 4) for i in range(users)]
+    together = mechanism.answer(raw, GRID, draws, users)
+    for i in range(users):
+        own = Contribution(*(getattr(raw, f.name)[i : i + 1] for f in fields(raw)))
+        alone = mechanism.answer(own, GRID, draws[i : i + 1], users)
+        for name_of in ("uploads", "propagation", "weights", "norms"):
+            np.testing.assert_array_equal(getattr(alone, name_of)[0], getattr(together, name_of)[i])
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_mechanism_survives_its_description(name):
+    mechanism = MECHANISMS[name](clip=0.25)
+    assert from_description(described(mechanism)) == mechanism
+    with pytest.raises(vm.VeilmapError, match="no mechanism"):
+        from_description({"type": "Rot13"})
+
+
 def test_wrong_gradients_are_refused():
     with pytest.raises(vm.VeilmapError, match="needs 180 entries"):
         ALIGNED.variances(np.zeros(7), GRID, [0.0, 0.0])
@@ -253,17 +286,25 @@ def test_wrong_gradients_are_refused():
 
 
 def test_seeded_noise_depends_on_seed_client_and_round_only():
-    base = noise.draw(1, "a", 2)(50)
-    np.testing.assert_array_equal(noise.draw(1, "a", 2)(50), base)
+    base = noise.draw(1, "a", 2).normals(50)
+    np.testing.assert_array_equal(noise.draw(1, "a", 2).normals(50), base)
     for other in (noise.draw(2, "a", 2), noise.draw(1, "b", 2), noise.draw(1, "a", 3)):
-        assert abs(np.corrcoef(other(50), base)[0, 1]) < 0.7
-        assert not np.array_equal(other(50), base)
+        assert abs(np.corrcoef(other.normals(50), base)[0, 1]) < 0.7
+        assert not np.array_equal(other.normals(50), base)
+
+
+def test_each_purpose_has_its_own_words():
+    draw = noise.draw(1, "a", 2)
+    np.testing.assert_array_equal(draw.words(9, "coin"), draw.words(9, "coin"))
+    assert not np.array_equal(draw.words(9, "coin"), draw.words(9, "noise"))
+    system = noise.draw(None, "a", 2)
+    assert not np.array_equal(system.words(9, "coin"), system.words(9, "coin"))
 
 
 def test_system_noise_is_standard_normal_and_never_repeats():
     from scipy.stats import kstest
 
-    first, second = noise.draw(None, "a", 0)(20_000), noise.draw(None, "a", 0)(20_000)
+    first, second = (noise.draw(None, "a", 0).normals(20_000) for _ in range(2))
     assert not np.array_equal(first, second)
     # A true sample fails this once in a million runs.
     assert kstest(first, "norm").pvalue > 1e-6

@@ -1,11 +1,12 @@
 """Radio maps from measurements that never leave their owners."""
 
-from veilmap import attacks, baselines, federation, mechanisms, theory
+from veilmap import accounting, attacks, baselines, federation, mechanisms, theory
+from veilmap.auditing import Audit, audit
 from veilmap.errors import VeilmapError
 from veilmap.federation import NoiseAwareStep, Participation, PlainDescent, Run, Transcript, train
 from veilmap.geometry import Crossings, Grid, trace
 from veilmap.measurements import Measurements
-from veilmap.mechanisms import GeometryAligned, NoNoise, UniformNoise
+from veilmap.mechanisms import AggregateGaussian, GeometryAligned, NoNoise, UniformNoise
 from veilmap.radiomap import (
     LocalGradients,
     Propagation,
@@ -18,6 +19,8 @@ from veilmap.scene import Building, Scene
 __version__ = "0.2.0"
 
 __all__ = [
+    "AggregateGaussian",
+    "Audit",
     "Building",
     "Crossings",
     "GeometryAligned",
@@ -35,7 +38,9 @@ __all__ = [
     "Transcript",
     "UniformNoise",
     "VeilmapError",
+    "accounting",
     "attacks",
+    "audit",
     "baselines",
     "federation",
     "local_gradient_blocks",

@@ -6,25 +6,27 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import click
-import numpy as np
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from veilmap import __version__
+from veilmap import __version__, accounting
 from veilmap.errors import VeilmapError
 from veilmap.federation import HistoryRow
 from veilmap.federation.messages import ClientId
-from veilmap.geometry import Grid
+from veilmap.federation.transcript import ServerSees
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import MECHANISMS, Mechanism
-from veilmap.scene import Scene
+from veilmap.sources import Source
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from veilmap.auditing import Audit
 
 app = typer.Typer(
     name="veilmap",
@@ -110,15 +112,30 @@ def train(
     mechanism: Annotated[
         str, typer.Option(help=f"What clients do to gradients: {', '.join(MECHANISMS)}.")
     ] = "aligned",
-    budget: Annotated[float, typer.Option(help="μ: noise energy / gradient energy.")] = 10.0,
-    tradeoff: Annotated[float, typer.Option(help="ρ: larger spreads the noise evenly.")] = 1.0,
-    clip: Annotated[float, typer.Option(help="C: bound of a gradient's norm.")] = 1.0,
+    budget: Annotated[
+        float | None, typer.Option(help="μ: noise energy / gradient energy (uniform, aligned).")
+    ] = None,
+    tradeoff: Annotated[
+        float | None, typer.Option(help="ρ: larger spreads the noise evenly (aligned).")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε of the promise to every user (aggregate).")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="δ of the promise, below 1/users (aggregate).")
+    ] = None,
+    clip: Annotated[float | None, typer.Option(help="C: bound of a gradient's norm.")] = None,
+    server_sees: Annotated[
+        str | None,
+        typer.Option(help="uploads, or only sums; by default what the mechanism is made for."),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
     seed: Annotated[
         int | None,
         typer.Option(min=0, help="Of noise; without it noise is cryptographically random."),
     ] = None,
     city: Annotated[int, typer.Option(min=0, help="Which synthetic city.")] = 0,
+    users: Annotated[int, typer.Option(min=1, help="Users of the synthetic city.")] = 100,
     test: Annotated[
         Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
     ] = None,
@@ -126,6 +143,10 @@ def train(
     share: Annotated[float, typer.Option(help="Share of users asked each round.")] = 1.0,
     dropout: Annotated[float, typer.Option(help="Share of them who never answer.")] = 0.0,
     late: Annotated[float, typer.Option(help="Share of them who answer too late.")] = 0.0,
+    allow_missing: Annotated[
+        float | None,
+        typer.Option(help="Share of noise that may be missing from a sum (aggregate)."),
+    ] = None,
     keep_uploads: Annotated[
         str, typer.Option(help="Rounds whose uploads to keep: 1,50,200 or all.")
     ] = "",
@@ -140,7 +161,12 @@ def train(
     from veilmap.federation.history import last_mae
 
     _writable_folder(out)
-    links, unseen, grid = _measurements(data, test, city, cell_size)
+    source = Source(data, test, city, users, cell_size)
+    links, unseen, grid = source.load()
+    chosen = _mechanism(
+        mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
+        dropout=allow_missing,
+    )  # fmt: skip
     with _progress() as progress:
         # Not shown before a round is done: a mistake should leave one line and no bar.
         task = progress.add_task(mechanism, total=rounds, note="", visible=False)
@@ -150,16 +176,71 @@ def train(
             progress.update(task, completed=row.round + 1, note=note, visible=True)
 
         run = federation.train(
-            links, grid, mechanism=_mechanism(mechanism, budget, tradeoff, clip), rounds=rounds,
-            seed=seed, participation=federation.Participation(share, dropout, late),
-            keep_uploads=_rounds(keep_uploads, rounds),
+            links, grid, mechanism=chosen, rounds=rounds, seed=seed,
+            participation=federation.Participation(share, dropout, late),
+            server_sees=_trust(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round,
         )  # fmt: skip
-    mae = last_mae(run.history)
+    source.save(out)
+    mae, spent = last_mae(run.history), run.history[-1].epsilon
     tested = "" if math.isnan(mae) else f", map MAE {mae:.2f} dB on test users"
-    _console.print(f"loss {run.history[-1].loss:.2f} dB²{tested}")
+    promised = "" if math.isnan(spent) else f", ε = {spent:.3g} spent"
+    _console.print(f"loss {run.history[-1].loss:.2f} dB²{tested}{promised}")
+    if run.stopped:
+        _console.print(run.stopped)
     _console.print(f"Wrote the run to {out}/")
+
+
+@app.command(
+    epilog="Example: `veilmap train --keep-uploads 1,50,100,150,200 --out run` then"
+    " `veilmap audit run`"
+)
+def audit(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The users' measurements; by default where the run says they are."),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
+    ] = None,
+    rounds: Annotated[
+        str, typer.Option(help="Kept rounds to attack, such as 1,50; by default up to five.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for figures and JSON; by default RUN/audit.")
+    ] = None,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", help="Also write the figures' numbers to this file.")
+    ] = None,
+) -> None:
+    """Attack runs in every way we know and show what the strongest attack finds.
+
+    With several runs, also draw their map error against it.
+    """
+    from veilmap import auditing, reports
+    from veilmap.auditing import Audit
+    from veilmap.federation import Run
+
+    folder = out or (runs[0] / "audit" if len(runs) == 1 else Path("veilmap-audit"))
+    _writable_folder(folder)
+    loaded = [(path, Run.load(path), *_truth(path, data, test)) for path in runs]
+    audits: dict[str, Audit] = {}
+    for path, run, truth, unseen in loaded:
+        with _console.status(f"attacking {path} …"):
+            found = auditing.audit(run, truth, rounds=_chosen_rounds(rounds), test=unseen)
+        _show_audit(found, path)
+        audits[_label(found, path, audits)] = found
+        own = folder if len(runs) == 1 else folder / path.name
+        files = reports.write_audit(found, run.radio_map, own)
+        _console.print("Wrote " + ", ".join(file.name for file in files) + f" to {own}/")
+    if len(runs) > 1:
+        _show_tradeoff(audits)
+        _console.print(f"Wrote {reports.write_tradeoff(audits, folder)}")
+    if json_out is not None:
+        reports.write_json({name: found.as_dict() for name, found in audits.items()}, json_out)
+        _console.print(f"Wrote {json_out}")
 
 
 @app.command(epilog="Example: `veilmap bench --json bench.json`")
@@ -205,44 +286,49 @@ def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _measurements(
-    data: Path | None, test: Path | None, city: int, cell_size: float
-) -> tuple[Measurements, Measurements | None, Grid]:
-    """The users' links, links to test on, and the grid: from files, or a synthetic city's."""
-    unseen = Measurements.load(test) if test else None
-    if data is not None:
-        links = Measurements.load(data)
-        ends = np.vstack([links.user_xyz[:, :2], links.bs_xyz[:, :2]])
-        return links, unseen, Grid.covering(ends, cell_size)
-    scene = Scene.synthetic(city, cell_size=cell_size)
-    if unseen is None:
-        unseen = scene.measure(users=200, seed=2 * city + 1)
-    return scene.measure(seed=2 * city), unseen, scene.grid
-
-
-def _mechanism(name: str, budget: float, tradeoff: float, clip: float) -> Mechanism:
-    """The named mechanism with the options it knows."""
+def _mechanism(name: str, **options: float | None) -> Mechanism:
+    """The named mechanism; an option that it does not know is a mistake."""
     if name not in MECHANISMS:
         raise VeilmapError(f"no mechanism {name!r}; there are {', '.join(MECHANISMS)}")
     kind = MECHANISMS[name]
-    options = {"noise_budget": budget, "tradeoff": tradeoff, "clip": clip}
-    known = {field.name for field in fields(kind)}
-    return kind(**{key: value for key, value in options.items() if key in known})
+    given = {key: value for key, value in options.items() if value is not None}
+    unknown = given.keys() - {field.name for field in fields(kind)}
+    if unknown:
+        if unknown & {"epsilon", "delta"}:
+            accounting.guarantee_of(kind())  # says why there is none
+        flags = {"noise_budget": "budget", "dropout": "allow-missing"}
+        names = ", ".join(f"--{flags.get(key, key)}" for key in sorted(unknown))
+        raise VeilmapError(f"the mechanism {name} has no {names}")
+    return kind(**given)
+
+
+def _trust(text: str | None) -> ServerSees | None:
+    if text not in (None, "uploads", "sums"):
+        raise VeilmapError(f"--server-sees is uploads or sums, not {text!r}")
+    return cast("ServerSees | None", text)
 
 
 def _rounds(text: str, rounds: int) -> set[int] | Literal["all"]:
     """Rounds from 0 out of a text such as 1,50, where people count from 1."""
     if text.strip() == "all":
         return "all"
-    try:
-        chosen = {int(part) - 1 for part in text.split(",") if part.strip()}
-    except ValueError:
-        raise VeilmapError(
-            f"--keep-uploads takes rounds such as 1,50 or all, not {text!r}"
-        ) from None
+    chosen = _counted("--keep-uploads", text)
     if any(not 0 <= number < rounds for number in chosen):
         raise VeilmapError(f"--keep-uploads: rounds count from 1 to {rounds}, not {text}")
-    return chosen
+    return set(chosen)
+
+
+def _chosen_rounds(text: str) -> list[int] | None:
+    """The kept rounds to audit, or None for the default."""
+    return _counted("--rounds", text) or None
+
+
+def _counted(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) - 1 for part in text.split(",") if part.strip()]
+    except ValueError:
+        either = " or all" if option == "--keep-uploads" else ""
+        raise VeilmapError(f"{option} takes rounds such as 1,50{either}, not {text!r}") from None
 
 
 def _users(text: str, links: Measurements) -> set[ClientId] | None:
@@ -255,6 +341,74 @@ def _users(text: str, links: Measurements) -> set[ClientId] | None:
         if name not in known:
             raise VeilmapError(f"--keep-users: no user {name} in the measurements")
     return {known[name] for name in wanted}
+
+
+def _truth(
+    path: Path, data: Path | None, test: Path | None
+) -> tuple[Measurements, Measurements | None]:
+    """The measurements behind a run, and test data where there are any."""
+    from veilmap.federation.folder import RunFolder
+    from veilmap.federation.training import fingerprint
+
+    if data is not None:
+        truth, unseen = Measurements.load(data), Measurements.load(test) if test else None
+    else:
+        truth, unseen, _ = Source.of_run(path, test).load()
+    if fingerprint(truth) != RunFolder(path).config()["data"]:
+        raise VeilmapError(f"{path} was trained on other measurements; name them with --data")
+    return truth, unseen
+
+
+def _show_audit(found: "Audit", path: Path) -> None:
+    from veilmap import reports
+
+    table = Table(
+        title=f"Where attackers place the users of {path} ({reports.label(found)})",
+        caption="distances in metres; ≤10: percent of users found within 10 m",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("attack", no_wrap=True)
+    table.add_column("round", no_wrap=True)
+    for title in ("median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100"):
+        table.add_column(title, justify="right", no_wrap=True)
+    before = ""
+    for name, *figures in reports.table_rows(found):
+        if before and name != before:
+            table.add_section()
+        table.add_row("" if name == before else name, *figures)
+        before = name
+    _console.print(table)
+    best, prior = found.strongest, found.prior
+    seen = "all rounds" if best.when == "all" else f"round {int(best.when) + 1}"
+    mae = "not measured" if math.isnan(found.mae_db) else f"{found.mae_db:.2f} dB"
+    _console.print(
+        f"Strongest attack: {best.attack} on {seen}, median error {best.median.value:.1f} m"
+        f" [{best.median.low:.1f}, {best.median.high:.1f}]; guessing gives"
+        f" {prior.median.value:.0f} m. Least RMSE of all attacks: {found.closest_rmse:.2f} ×"
+        f" guessing. Map MAE: {mae}."
+    )
+    _console.print(f"Promise: {found.promise}.")
+
+
+def _show_tradeoff(audits: "dict[str, Audit]") -> None:
+    table = Table(title="Map error against the strongest attack")
+    table.add_column("run", no_wrap=True)
+    table.add_column("map MAE (dB)", justify="right")
+    table.add_column("strongest attack")
+    table.add_column("median (m)", justify="right")
+    for name, found in audits.items():
+        best = found.strongest
+        table.add_row(name, f"{found.mae_db:.2f}", best.attack, f"{best.median.value:.1f}")
+    _console.print(table)
+
+
+def _label(found: "Audit", path: Path, taken: "dict[str, Audit]") -> str:
+    """A short name for a run; its folder's where two are alike."""
+    from veilmap import reports
+
+    name = reports.label(found)
+    return name if name not in taken else f"{name} ({path.name})"
 
 
 def _writable_folder(folder: Path) -> None:

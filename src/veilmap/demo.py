@@ -162,9 +162,9 @@ def _upload_figure(
     user = _typical_user(runs["no noise"], number)
     panels = []
     for name, learned in runs.items():
-        seen = learned.transcript.rounds[number]
+        seen = learned.transcript.uploads(number)
         upload = seen.uploads[seen.clients.index(user)][None]
-        panels.append((name, upload[0], attack.positions(upload, scene.grid)[0]))
+        panels.append((name, upload[0], attack.positions(upload, learned.transcript)[0]))
     position = data.mean_positions()[data.users.tolist().index(user)]
     figure = plots.uploads_figure(scene.grid, panels, position, f"one user, round {number + 1}")
     return plots.save(figure, out / "uploads.png")
@@ -172,7 +172,7 @@ def _upload_figure(
 
 def _typical_user(learned: Run, number: int) -> int | str:
     """A user whose gradient is as large as the median one."""
-    seen = learned.transcript.rounds[number]
+    seen = learned.transcript.uploads(number)
     order = np.argsort(np.linalg.norm(seen.uploads, axis=1))
     return seen.clients[order[len(order) // 2]]
 

@@ -7,28 +7,43 @@ Without one, every bit comes from the operating system's cryptographic generator
 
 import hashlib
 import os
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-Draw = Callable[[int], NDArray[np.float64]]
-"""Standard normal numbers, as many as asked for."""
-
 _BITS = 53  # a float64's
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The noise source of one client in one round; without a key, the operating system.
+
+    A keyed source always gives the same numbers, so each purpose asks under its own name.
+    """
+
+    key: bytes | None = None
+
+    def normals(self, count: int) -> NDArray[np.float64]:
+        """Standard normal numbers."""
+        if self.key is None:
+            return system_normals(count)
+        return self._generator("").standard_normal(count)
+
+    def words(self, count: int, purpose: str) -> NDArray[np.uint64]:
+        """Random 64-bit words."""
+        if self.key is None:
+            return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        return self._generator(purpose).bit_generator.random_raw(count)
+
+    def _generator(self, purpose: str) -> np.random.Generator:
+        digest = hashlib.blake2b((self.key or b"") + purpose.encode(), digest_size=16).digest()
+        return np.random.Generator(np.random.SFC64(np.frombuffer(digest, dtype=np.uint32)))
 
 
 def draw(seed: int | None, client: object, round_number: int) -> Draw:
     """The noise source of one client in one round."""
-    if seed is None:
-        return system_normals
-
-    def normals(count: int) -> NDArray[np.float64]:
-        name = f"{seed}/{client}/{round_number}".encode()
-        key = np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint32)
-        return np.random.Generator(np.random.SFC64(key)).standard_normal(count)
-
-    return normals
+    return Draw(None if seed is None else f"{seed}/{client}/{round_number}".encode())
 
 
 def system_normals(count: int) -> NDArray[np.float64]:

@@ -140,7 +140,7 @@ class RadioMap:
         object.__setattr__(self, "sharpness", sharpness)
 
     @cached_property
-    def _terrain(self) -> tuple[NDArray[np.float64], float, float, float]:
+    def terrain(self) -> tuple[NDArray[np.float64], float, float, float]:
         """The map as the kernels take it."""
         low, high = float(self.heights.min()), float(self.heights.max())
         datum = 0.5 * (low + high)  # centred, so that exponentials of the range stay finite
@@ -154,7 +154,7 @@ class RadioMap:
         weights = np.empty(len(user))
 
         def part(start: int, stop: int) -> None:
-            kernels.los_weights(start, stop, user, bs, self.grid.frame, self._terrain, weights)
+            kernels.los_weights(start, stop, user, bs, self.grid.frame, self.terrain, weights)
 
         _threads.run_parts(part, _threads.even_parts(len(user)))
         return weights
@@ -252,7 +252,7 @@ def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
     def part(start: int, stop: int) -> None:
         kernels.user_gradients(
             start, stop, links.offsets, links.user_xyz, links.bs_xyz, links.gain_db,
-            grid.frame, radio_map._terrain, theta, loss, by_heights, by_theta,
+            grid.frame, radio_map.terrain, theta, loss, by_heights, by_theta,
         )  # fmt: skip
 
     _threads.run_parts(part, _threads.even_groups(links.offsets))

@@ -218,3 +218,47 @@ def aligned_variances(start, stop, gradients, positions, x, y, budget, kappa, en
             for j in range(columns):
                 m = r * columns + j
                 row[m] = scale * max(ax * x[j] + level - energy[m], 0.0)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def planes_with_centroids(centroids, kappa, x, y, slopes):
+    """The v whose plane max(0, v·c/κ + b), of mean 1, has each centroid: an allocation undone.
+
+    Newton's method; the centroid's derivative in v is S_A/(Mκ). Centroids that no plane
+    reaches end at a steep one that leans their way.
+    """
+    columns, size = len(x), float(len(x) * len(y))
+    sum_x, sum_xx = np.zeros(columns + 1), np.zeros(columns + 1)
+    sum_x[1:], sum_xx[1:] = np.cumsum(x), np.cumsum(x * x)
+    cells, q = np.empty(0, np.int64), np.empty(0)
+    for i in range(len(centroids)):
+        vx = vy = 0.0
+        for _ in range(_MOST_STEPS):
+            ax, ay = vx / kappa, vy / kappa
+            b = 1.0
+            for _ in range(_MOST_OFFSETS):
+                n, s_x, s_y, s_xx, s_xy, s_yy, _, _, _, _ = _moments(
+                    ax, ay, b, x, y, sum_x, sum_xx, cells, q, 0
+                )
+                new = (size - ax * s_x - ay * s_y) / n
+                moved = b - new
+                b = new
+                if moved <= 1e-14 * (1.0 + abs(b)):
+                    break
+            dx = centroids[i, 0] - (ax * s_xx + ay * s_xy + b * s_x) / size
+            dy = centroids[i, 1] - (ax * s_xy + ay * s_yy + b * s_y) / size
+            if abs(dx) + abs(dy) < _STILL:
+                break
+            h_xx = (s_xx - s_x * s_x / n) / (size * kappa) + 1e-6
+            h_yy = (s_yy - s_y * s_y / n) / (size * kappa) + 1e-6
+            h_xy = (s_xy - s_x * s_y / n) / (size * kappa)
+            determinant = h_xx * h_yy - h_xy * h_xy
+            dx, dy = (h_yy * dx - h_xy * dy) / determinant, (h_xx * dy - h_xy * dx) / determinant
+            length = math.hypot(dx, dy)
+            if length > 0.1:  # small steps: planes change their active cells on the way
+                dx, dy = 0.1 * dx / length, 0.1 * dy / length
+            vx, vy = vx + dx, vy + dy
+            steep = math.hypot(vx, vy)
+            if steep > 1.0:
+                vx, vy = vx / steep, vy / steep
+        slopes[i, 0], slopes[i, 1] = vx, vy

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.attacks.base import Estimates
+from veilmap.attacks.base import PointAttack
 from veilmap.errors import VeilmapError
 from veilmap.federation.transcript import Transcript
-from veilmap.geometry import Grid
 
 
 @dataclass(frozen=True)
-class WeightedCentroid:
+class WeightedCentroid(PointAttack):
     """Centre of mass of |G̃|^ν over the cells; ν = ∞ takes the largest entry's cell.
 
     Parameters
@@ -27,19 +26,14 @@ class WeightedCentroid:
         if not self.power > 0:
             raise VeilmapError(f"power must be greater than 0, not {self.power:g}")
 
-    def locate(self, transcript: Transcript) -> Estimates:
-        """An estimate per user and kept round."""
-        if not transcript.rounds:
-            raise VeilmapError("the transcript holds no round: train with keep_uploads")
-        rounds = transcript.rounds
-        return Estimates(
-            f"centroid ν={self.power:g}",
-            {number: seen.clients for number, seen in rounds.items()},
-            {n: self.positions(seen.uploads, transcript.grid) for n, seen in rounds.items()},
-        )
+    @property
+    def name(self) -> str:
+        """For tables."""
+        return "centroid ν = ∞" if self.power == float("inf") else f"centroid ν = {self.power:g}"
 
-    def positions(self, uploads: NDArray, grid: Grid) -> NDArray[np.float64]:
+    def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
         """Estimates (n, 2) in metres for uploads (n, M); the middle of the map for zeros."""
+        grid = transcript.grid
         size = np.abs(uploads.astype(np.float64))
         largest = size.max(axis=1, keepdims=True)
         if self.power == float("inf"):

@@ -6,7 +6,7 @@ from veilmap.federation.participation import Participation
 from veilmap.federation.priors import FlatPieces, OpenGround
 from veilmap.federation.steps import NoiseAwareStep, PlainDescent
 from veilmap.federation.training import Run, train
-from veilmap.federation.transcript import SeenRound, Transcript
+from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
 
 __all__ = [
     "Broadcast",
@@ -18,6 +18,7 @@ __all__ = [
     "PlainDescent",
     "Run",
     "SeenRound",
+    "SeenSum",
     "Transcript",
     "Update",
     "train",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from veilmap import noise
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.links import Links
-from veilmap.mechanisms import Mechanism
+from veilmap.mechanisms import Contribution, Mechanism
 from veilmap.radiomap import gradients_of
 
 
@@ -54,13 +54,14 @@ class Clients:
         grid = broadcast.radio_map.grid
         gradients = gradients_of(broadcast.radio_map, self.links)
         draws = [noise.draw(self.seed, client, broadcast.round) for client in self.ids]
-        protected = self.mechanism.protect(
-            gradients.heights, grid, self.links.mean_positions(), draws
+        raw = Contribution(
+            gradients.heights, gradients.propagation, gradients.counts, self.links.mean_positions()
         )
+        sent = self.mechanism.answer(raw, grid, draws, broadcast.cohort)
         updates = [
-            Update(client, broadcast.round, int(links), upload, by_theta)
-            for client, links, upload, by_theta in zip(
-                self.ids, gradients.counts, protected.uploads, gradients.propagation, strict=True
+            Update(client, broadcast.round, int(weight), upload, by_theta)
+            for client, weight, upload, by_theta in zip(
+                self.ids, sent.weights, sent.uploads, sent.propagation, strict=True
             )
         ]
-        return updates, Insight(gradients.loss, protected.norms, protected.noise_energy)
+        return updates, Insight(gradients.loss, sent.norms, sent.noise_energy)

@@ -18,6 +18,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veilmap import _files
 from veilmap._describe import differences
@@ -26,7 +27,7 @@ from veilmap.federation import history
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import Broadcast
 from veilmap.federation.steps import ServerState
-from veilmap.federation.transcript import SeenRound
+from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry import Grid
 from veilmap.radiomap import Propagation, RadioMap
 
@@ -49,15 +50,27 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise VeilmapError(f"{self.path} is a file; name a folder for the run")
 
-    def start(self, config: Mapping[str, Any]) -> None:
+    def start(self, config: Mapping[str, Any], base_stations: NDArray[np.float64]) -> None:
         """Make the folder of a new run."""
+        with _files.replacing(self.path / "base_stations.csv") as temporary:
+            np.savetxt(temporary, base_stations, "%.17g", ",", header="x,y,z", comments="")
         with _files.replacing(self.path / "config.json") as temporary:
             temporary.write_text(json.dumps(config, indent=2) + "\n")
+
+    def base_stations(self) -> NDArray[np.float64]:
+        """The public base stations, (B, 3), in metres."""
+        path = _files.existing(self.path / "base_stations.csv")
+        try:
+            return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2).reshape(-1, 3)
+        except ValueError:
+            raise VeilmapError(f"{path} is damaged") from None
 
     def config(self) -> dict[str, Any]:
         """The configuration the run was started with."""
         try:
-            return json.loads(_files.existing(self.path / "config.json").read_text())
+            if not (self.path / "config.json").exists():
+                raise VeilmapError(f"{self.path} holds no run: it has no config.json")
+            return json.loads((self.path / "config.json").read_text())
         except json.JSONDecodeError:
             raise VeilmapError(f"{self.path / 'config.json'} is damaged") from None
 
@@ -113,40 +126,55 @@ class RunFolder:
                 f"the checkpoint {newest} is damaged; delete it to go on from {earlier}"
             ) from error
 
-    def save_round(self, seen: SeenRound) -> None:
-        """Write one round's uploads, compressed."""
+    def save_round(self, seen: SeenRound | SeenSum) -> None:
+        """Write what the server saw of one round, compressed."""
         radio_map = seen.broadcast.radio_map
+        received = (
+            {"uploads": seen.uploads} if isinstance(seen, SeenRound) else {"sum": seen.heights}
+        )
         with _files.replacing(self._uploads(seen.broadcast.round)) as temporary:
             np.savez_compressed(
                 temporary,
                 clients=json.dumps(seen.clients),
-                uploads=seen.uploads,
                 propagation=seen.propagation,
                 links=seen.links,
+                cohort=seen.broadcast.cohort,
                 heights=radio_map.heights,
                 theta=radio_map.propagation.as_array(),
                 sharpness=radio_map.sharpness,
+                **received,
             )
 
-    def load_rounds(self, grid: Grid) -> dict[int, SeenRound]:
-        """All rounds whose uploads were kept."""
-        rounds = {}
+    def load_rounds(self, grid: Grid) -> dict[int, SeenRound | SeenSum]:
+        """All rounds that were kept."""
+        rounds: dict[int, SeenRound | SeenSum] = {}
         for path in sorted((self.path / "transcript").glob("round-*.npz")):
             number = int(path.stem.removeprefix("round-"))
             try:
                 with np.load(path) as file:
-                    theta = Propagation.from_array(file["theta"])
-                    radio_map = RadioMap(grid, file["heights"], theta, float(file["sharpness"]))
-                    rounds[number] = SeenRound(
-                        Broadcast(number, radio_map),
-                        tuple(json.loads(str(file["clients"]))),
-                        file["uploads"],
-                        file["propagation"],
-                        file["links"],
-                    )
+                    rounds[number] = _seen(number, grid, file)
             except _BROKEN as error:
                 raise VeilmapError(f"the kept uploads in {path} are damaged") from error
         return rounds
+
+    def save_ledger(self, content: Mapping[str, Any]) -> None:
+        """Write what users have spent."""
+        with _files.replacing(self.path / "ledger.json") as temporary:
+            temporary.write_text(json.dumps(content) + "\n")
+
+    def load_ledger(self) -> dict[str, Any] | None:
+        """What users have spent, or None where nothing was opened yet."""
+        path = self.path / "ledger.json"
+        if not path.exists():
+            return None
+        try:
+            content = json.loads(path.read_text())
+            content["opened"], content["spent"]
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise VeilmapError(
+                f"{path} is damaged: what users have spent is unknown, so this run cannot go on"
+            ) from None
+        return content
 
     def finish(self, radio_map: RadioMap) -> None:
         """Write the learned map."""
@@ -160,3 +188,14 @@ class RunFolder:
 
     def _uploads(self, number: int) -> Path:
         return self.path / "transcript" / f"round-{number:06d}.npz"
+
+
+def _seen(number: int, grid: Grid, file: Mapping[str, Any]) -> SeenRound | SeenSum:
+    """One kept round out of its file."""
+    theta = Propagation.from_array(file["theta"])
+    radio_map = RadioMap(grid, file["heights"], theta, float(file["sharpness"]))
+    broadcast = Broadcast(number, radio_map, int(file["cohort"]))
+    clients = tuple(json.loads(str(file["clients"])))
+    if "sum" in file:
+        return SeenSum(broadcast, clients, file["sum"], file["propagation"], int(file["links"]))
+    return SeenRound(broadcast, clients, file["uploads"], file["propagation"], file["links"])

@@ -28,8 +28,12 @@ class HistoryRow:
         Share of users whose gradient was clipped.
     noise_energy : float
         Mean over users of Σσ².
+    epsilon : float
+        ε spent so far by the user who spent most; NaN for mechanisms without a guarantee.
     clients, dropped, late, refused : int
         Who answered, who did not, whose answer could not be used.
+    opened : int
+        1, or 0 where too few answered for the sum to be opened.
     seconds : float
         Time the round took.
     """
@@ -40,10 +44,12 @@ class HistoryRow:
     gradient_norm: float
     clip_share: float
     noise_energy: float
+    epsilon: float
     clients: int
     dropped: int
     late: int
     refused: int
+    opened: int
     seconds: float
 
 

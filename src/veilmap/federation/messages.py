@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.radiomap import RadioMap
@@ -12,10 +11,14 @@ ClientId = int | str
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Server to clients: the map as it is before round ``round`` (from 0)."""
+    """Server to clients: the map as it is before round ``round`` (from 0).
+
+    ``cohort`` is how many users are asked: their shares of noise depend on it.
+    """
 
     round: int
     radio_map: RadioMap = field(repr=False)
+    cohort: int = 1
 
 
 @dataclass(frozen=True)
@@ -28,15 +31,15 @@ class Update:
     round : int
         The broadcast it answers.
     links : int
-        J_i: how many measurements stand behind it, its weight in the mean.
-    heights : (M,) float
+        Its weight in the mean: J_i, or 1 where the mechanism keeps that to itself.
+    heights : (M,)
         g̃: what the mechanism made of ∂F_i/∂h.
-    propagation : (4,) float
-        ∂F_i/∂θ, as it is: the paper protects only h.
+    propagation : (4,)
+        What it made of ∂F_i/∂θ; the paper's leave it as it is.
     """
 
     client: ClientId
     round: int
     links: int
-    heights: NDArray[np.float64] = field(repr=False)
-    propagation: NDArray[np.float64] = field(repr=False)
+    heights: NDArray = field(repr=False)
+    propagation: NDArray = field(repr=False)

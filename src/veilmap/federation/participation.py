@@ -54,3 +54,8 @@ class Turnout:
     answers: NDArray[np.bool_]
     dropped: int
     late: int
+
+    @property
+    def asked(self) -> int:
+        """How many were asked."""
+        return int(self.answers.sum()) + self.dropped + self.late

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.steps import ServerState, StepRule
+from veilmap.federation.transcript import SeenSum, ServerSees
+from veilmap.mechanisms import Mechanism
 
 
 @dataclass
@@ -23,10 +25,13 @@ class RoundSum:
         What the updates must answer.
     largest_norm : float
         A longer upload is refused: no honest client sends it.
+    least_answers : int
+        With fewer the sum stays shut, as if nobody had answered.
     """
 
     broadcast: Broadcast
     largest_norm: float
+    least_answers: int = 0
     heights: NDArray[np.float64] = field(init=False)
     propagation: NDArray[np.float64] = field(init=False)
     links: int = field(default=0, init=False)
@@ -36,6 +41,11 @@ class RoundSum:
     def __post_init__(self) -> None:
         self.heights = np.zeros(self.broadcast.radio_map.grid.cells)
         self.propagation = np.zeros(4)
+
+    @property
+    def opens(self) -> bool:
+        """Whether enough users answered for the sum to be seen."""
+        return len(self.clients) >= self.least_answers
 
     def add(self, updates: Iterable[Update]) -> None:
         """Take in some updates; bad ones are refused by name, the others are unharmed."""
@@ -84,25 +94,44 @@ class Server:
         From ``step.start(grid)``, or a checkpoint.
     rounds : int
         How many there will be: steps follow schedules.
-    largest_norm : float
-        Of an honest upload; see `Mechanism.largest_upload`.
+    mechanism : Mechanism
+        What clients do, which is public; it says how to read their sum.
+    server_sees : "uploads" or "sums"
+        Whether single uploads arrive, and can be screened, or only their sum.
     """
 
     def __init__(
-        self, step: StepRule, state: ServerState, rounds: int, largest_norm: float = np.inf
+        self,
+        step: StepRule,
+        state: ServerState,
+        rounds: int,
+        mechanism: Mechanism,
+        server_sees: ServerSees = "uploads",
     ) -> None:
         self.step = step
         self.state = state
         self.rounds = rounds
-        self.largest_norm = largest_norm
+        self.mechanism = mechanism
+        self.server_sees = server_sees
 
-    def open_round(self) -> RoundSum:
-        """Broadcast the current map; the sum is where updates go."""
-        return RoundSum(Broadcast(self.state.round, self.state.radio_map), self.largest_norm)
+    def open_round(self, cohort: int = 1) -> RoundSum:
+        """Broadcast the current map to ``cohort`` users; the sum is where updates go."""
+        broadcast = Broadcast(self.state.round, self.state.radio_map, cohort)
+        if self.server_sees == "uploads":
+            return RoundSum(broadcast, self.mechanism.largest_upload())
+        # The sum over one user would be that user's upload.
+        return RoundSum(broadcast, np.inf, max(2, self.mechanism.least_answers(cohort)))
+
+    def read(self, total: RoundSum) -> SeenSum:
+        """The sum as this server sees it, once it is open."""
+        means = self.mechanism.read(total.heights, total.propagation, total.links)
+        return SeenSum(total.broadcast, tuple(total.clients), *means, total.links)
 
     def close_round(self, total: RoundSum) -> None:
-        """Step by the weighted mean; a round without any update leaves the map as it is."""
-        links = max(total.links, 1)
-        self.state = self.step(
-            self.state, total.heights / links, total.propagation / links, self.rounds
-        )
+        """Step by the weighted mean; a round without any leaves the map to the priors."""
+        if total.opens:
+            seen = self.read(total)
+            means = seen.heights, seen.propagation
+        else:
+            means = np.zeros_like(total.heights), np.zeros(4)
+        self.state = self.step(self.state, *means, self.rounds)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
+from veilmap._theta import AT_100_M
 from veilmap.errors import VeilmapError
 from veilmap.federation.priors import FlatPieces, OpenGround, Prior
 from veilmap.geometry import Grid
@@ -58,9 +59,6 @@ class StepRule(Protocol):
 
 # Between what clear and blocked links show; both laws start alike at 1 m.
 _START = Propagation(-35.0, -20.0, -35.0, -30.0)
-
-# β = (gain at 100 m) − 2 α, so ∂F/∂(gain, α) = A ∂F/∂(β, α) for each of the two laws.
-_AT_100_M = np.kron(np.eye(2), [[1.0, 0.0], [-2.0, 1.0]])
 
 
 @dataclass(frozen=True)
@@ -236,16 +234,13 @@ class NoiseAwareStep:
     def _theta_step(
         self, state: ServerState, by_theta: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
-        """Adam on the laws' gains at 100 m and their slopes.
-
-        Intercepts at 1 m are far from any data and would pull against the slopes.
-        """
-        gradient = _AT_100_M @ by_theta
+        """Adam on the laws' gains at 100 m and their slopes."""
+        gradient = AT_100_M @ by_theta
         velocity = _blend(state.memory["theta_velocity"], gradient, 0.9)
         energy = _blend(state.memory["theta_energy"], gradient**2, 0.999)
         taken = state.round + 1
         step = (velocity / (1 - 0.9**taken)) / (np.sqrt(energy / (1 - 0.999**taken)) + 1e-8)
-        theta = state.radio_map.propagation.as_array() - self.theta_rate * (_AT_100_M.T @ step)
+        theta = state.radio_map.propagation.as_array() - self.theta_rate * (AT_100_M.T @ step)
         return theta, {"theta_velocity": velocity, "theta_energy": energy}
 
 

@@ -14,17 +14,19 @@ from veilmap import _checks
 from veilmap._describe import described
 from veilmap.errors import VeilmapError
 from veilmap.evaluation import mean_absolute_error
+from veilmap.federation import history
 from veilmap.federation.client import Clients, Insight
 from veilmap.federation.folder import RunFolder
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation, Turnout
+from veilmap.federation.privacy import Account, settled
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import NoiseAwareStep, ServerState, StepRule
-from veilmap.federation.transcript import RoundRecorder, SeenRound, Transcript
+from veilmap.federation.transcript import RoundRecorder, ServerSees, Transcript
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
-from veilmap.mechanisms import Mechanism, NoNoise
+from veilmap.mechanisms import AggregateGaussian, Mechanism, NoNoise, from_description
 from veilmap.radiomap import RadioMap
 
 # Gradients, uploads and variances of the users worked on at once stay below about this.
@@ -32,6 +34,9 @@ _BLOCK_BYTES = 64e6
 
 # Below this norm a gradient moves nothing.
 _NO_GRADIENT = 1e-12
+
+# Of run folders; another number was written by another version.
+_FORMAT = 2
 
 Rounds = Collection[int] | Literal["all"]
 
@@ -47,12 +52,37 @@ class Run:
     transcript : Transcript
         Holds the rounds that were asked for with ``keep_uploads``.
     folder : Path or None
+    stopped : str
+        Why training ended before its last round; empty if it did not.
     """
 
     radio_map: RadioMap
     history: list[HistoryRow] = field(repr=False)
     transcript: Transcript = field(repr=False)
     folder: Path | None = None
+    stopped: str = ""
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Run":
+        """A finished run out of its folder."""
+        folder = RunFolder(path)
+        config = folder.config()
+        if config.get("format") != _FORMAT:
+            raise VeilmapError(f"{path} was written by another version of veilmap; train it anew")
+        if not (folder.path / "radio_map.nc").exists():
+            raise VeilmapError(f"the run in {path} is not finished: go on with it (resume) first")
+        radio_map = RadioMap.load(folder.path / "radio_map.nc")
+        mechanism = from_description(config["mechanism"])
+        transcript = Transcript(
+            radio_map.grid,
+            config["mechanism"] | {"name": mechanism.name},
+            folder.base_stations(),
+            folder.load_rounds(radio_map.grid),
+            config["server_sees"],
+            radio_map,
+        )
+        rows = history.load(folder.path / "history.csv")
+        return cls(radio_map, rows, transcript, folder.path)
 
 
 def train(
@@ -64,6 +94,7 @@ def train(
     seed: int | None = None,
     step: StepRule | None = None,
     participation: Participation | None = None,
+    server_sees: ServerSees | None = None,
     keep_uploads: Rounds = (),
     keep_users: Collection[ClientId] | None = None,
     test: Measurements | None = None,
@@ -91,8 +122,11 @@ def train(
         What the server does with the mean gradient.
     participation : Participation, optional
         Who takes part; by default everybody, every round.
+    server_sees : "uploads" or "sums", optional
+        The trust model: a server that sees every upload (the paper's), or one that sees only
+        sums (secure aggregation). By default what the mechanism is made for.
     keep_uploads : rounds (from 0) or "all"
-        Whose uploads the transcript keeps. They are large: M floats a user and round.
+        Which rounds the transcript keeps. Uploads are large: M floats a user and round.
     keep_users : ids, optional
         Keep only these users' uploads.
     test : Measurements, optional
@@ -109,26 +143,37 @@ def train(
     rounds = _checks.whole("rounds", rounds, least=1)
     test_every = _checks.whole("test_every", test_every, least=1)
     checkpoint_every = _checks.whole("checkpoint_every", checkpoint_every, least=1)
-    step, mechanism = step or NoiseAwareStep(), mechanism or NoNoise()
-    participation = participation or Participation()
-    config = _config(data, grid, mechanism, rounds, seed, step, participation)
+    step, participation = step or NoiseAwareStep(), participation or Participation()
+    mechanism, sees = settled(
+        mechanism or NoNoise(), server_sees, participation, len(data.users), rounds
+    )
+    if sees == "sums" and keep_users is not None:
+        raise VeilmapError("keep_users: this server sees no single user's upload, only sums")
+    config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
     folder, state, rows = _open_folder(out, resume, config, step, grid)
-    server = Server(step, state, rounds, mechanism.largest_upload())
-    kept: dict[int, SeenRound] = folder.load_rounds(grid) if folder and resume else {}
+    account = Account.of(mechanism, folder, resume, seed)
+    server = Server(step, state, rounds, mechanism, sees)
+    kept = folder.load_rounds(grid) if folder and resume else {}
+    stations = np.unique(data.bs_xyz, axis=0)
 
     for number in range(server.state.round, rounds):
         started = time.perf_counter()
         turnout = participation.draw(seed, number, len(data.users))
         keeps = keep_uploads == "all" or number in keep_uploads
-        recorder = RoundRecorder(keep_users) if keeps else None
-        total, insights = _play_round(server, data, turnout, mechanism, seed, recorder)
+        recorder = RoundRecorder(keep_users) if keeps and sees == "uploads" else None
+        total, insights = _collect(server, data, turnout, seed, recorder)
+        if total.opens:
+            if not account.affords(total):
+                break
+            account.open(total)
         if folder and number == 0 and not resume:
-            folder.start(config)  # not before a round has shown that training can work
-        if recorder:
-            kept[number] = recorder.seen(total.broadcast)
+            folder.start(config, stations)  # not before a round has shown that training can work
+        if keeps and total.opens:
+            kept[number] = recorder.seen(total.broadcast) if recorder else server.read(total)
             if folder:
                 folder.save_round(kept[number])
-        row = _row(total, insights, turnout, mechanism)
+        server.close_round(total)
+        row = _row(total, insights, turnout, mechanism, account.epsilon)
         if test is not None and (number % test_every == test_every - 1 or number == rounds - 1):
             row["mae_db"] = mean_absolute_error(server.state.radio_map, test)
         rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
@@ -138,25 +183,27 @@ def train(
         if on_round:
             on_round(rows[-1])
 
+    stopped = _why_stopped(server, rounds, mechanism)
     if folder:
+        if stopped:
+            folder.save_checkpoint(server.state, rows)
         folder.finish(server.state.radio_map)
-    stations = np.unique(data.bs_xyz, axis=0)
-    transcript = Transcript(grid, described(mechanism) | {"name": mechanism.name}, stations, kept)
-    return Run(server.state.radio_map, rows, transcript, folder.path if folder else None)
+    public = described(mechanism) | {"name": mechanism.name}
+    transcript = Transcript(grid, public, stations, kept, sees, server.state.radio_map)
+    return Run(server.state.radio_map, rows, transcript, folder.path if folder else None, stopped)
 
 
-def _play_round(
+def _collect(
     server: Server,
     data: Measurements,
     turnout: Turnout,
-    mechanism: Mechanism,
     seed: int | None,
     recorder: RoundRecorder | None,
 ) -> tuple[RoundSum, list[Insight]]:
-    """Broadcast, collect the answers of those who turn out, step."""
-    total = server.open_round()
+    """Broadcast, and add up the answers of those who turn out."""
+    total = server.open_round(turnout.asked)
     insights = []
-    for clients in _answering(data, turnout, mechanism, seed, len(total.heights)):
+    for clients in _answering(data, turnout, server.mechanism, seed, len(total.heights)):
         updates, insight = clients.answer(total.broadcast)
         total.add(updates)
         insights.append(insight)
@@ -164,8 +211,19 @@ def _play_round(
             recorder.add(updates)
     if total.broadcast.round == 0:
         _refuse_dead_start(insights)
-    server.close_round(total)
     return total, insights
+
+
+def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
+    """Why the last rounds were not played, or nothing."""
+    played = server.state.round
+    if played == rounds:
+        return ""
+    assert isinstance(mechanism, AggregateGaussian)
+    reason = f"round {played + 1} would spend more than ε = {mechanism.epsilon:g}"
+    if played == 0:
+        raise VeilmapError(f"{reason}: raise noise_multiplier, or leave it out to have it computed")
+    return f"stopped after {played} of {rounds} rounds: {reason}"
 
 
 def _open_folder(
@@ -208,7 +266,11 @@ def _refuse_dead_start(insights: list[Insight]) -> None:
 
 
 def _row(
-    total: RoundSum, insights: list[Insight], turnout: Turnout, mechanism: Mechanism
+    total: RoundSum,
+    insights: list[Insight],
+    turnout: Turnout,
+    mechanism: Mechanism,
+    epsilon: float,
 ) -> dict[str, Any]:
     """A round's history, but for its time."""
     loss, norm, noise = (
@@ -222,10 +284,12 @@ def _row(
         "gradient_norm": float(norm.mean()),
         "clip_share": float(np.mean(norm > mechanism.clip)),
         "noise_energy": float(noise.mean()),
+        "epsilon": epsilon,
         "clients": len(total.clients),
         "dropped": turnout.dropped,
         "late": turnout.late,
         "refused": len(total.refused),
+        "opened": int(total.opens),
     }
 
 
@@ -233,23 +297,30 @@ def _config(
     data: Measurements,
     grid: Grid,
     mechanism: Mechanism,
+    server_sees: ServerSees,
     rounds: int,
     seed: int | None,
     step: StepRule,
     participation: Participation,
 ) -> dict[str, Any]:
     """All that decides a run's result."""
-    links = data.links
-    digest = hashlib.sha256()
-    for values in (links.offsets, links.user_xyz, links.bs_xyz, links.gain_db):
-        digest.update(values.tobytes())
     return {
-        "format": 1,
+        "format": _FORMAT,
         "rounds": rounds,
         "seed": seed,
         "grid": described(grid),
         "mechanism": described(mechanism),
+        "server_sees": server_sees,
         "step": described(step),
         "participation": described(participation),
-        "data": {"users": links.users, "links": len(data), "sha256": digest.hexdigest()},
+        "data": fingerprint(data),
     }
+
+
+def fingerprint(data: Measurements) -> dict[str, Any]:
+    """What tells one table of measurements from another without showing it."""
+    links = data.links
+    digest = hashlib.sha256()
+    for values in (links.offsets, links.user_xyz, links.bs_xyz, links.gain_db):
+        digest.update(values.tobytes())
+    return {"users": links.users, "links": len(data), "sha256": digest.hexdigest()}

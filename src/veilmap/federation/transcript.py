@@ -2,18 +2,23 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.errors import VeilmapError
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.geometry import Grid
+from veilmap.radiomap import RadioMap
+
+ServerSees = Literal["uploads", "sums"]
+"""The trust model: single uploads (the paper's), or only their sum (secure aggregation)."""
 
 
 @dataclass(frozen=True)
 class SeenRound:
-    """One round as the server saw it.
+    """One round of a server that sees every upload.
 
     Attributes
     ----------
@@ -33,6 +38,29 @@ class SeenRound:
 
 
 @dataclass(frozen=True)
+class SeenSum:
+    """One round of a server that sees only the sum.
+
+    Attributes
+    ----------
+    broadcast : Broadcast
+    clients : tuple of ids
+        Who took part: secure aggregation hides what they sent, not that they did.
+    heights : (M,) float
+        The weighted mean of their uploads.
+    propagation : (4,) float
+    links : int
+        The sum of their weights.
+    """
+
+    broadcast: Broadcast
+    clients: tuple[ClientId, ...]
+    heights: NDArray[np.float64] = field(repr=False)
+    propagation: NDArray[np.float64] = field(repr=False)
+    links: int
+
+
+@dataclass(frozen=True)
 class Transcript:
     """Rounds that were kept, and what everybody knows.
 
@@ -43,13 +71,31 @@ class Transcript:
         The mechanism's name and parameters, which are public.
     base_stations : (B, 3) float
         Public too.
-    rounds : mapping from round to SeenRound
+    rounds : mapping from round to SeenRound or SeenSum
+    server_sees : "uploads" or "sums"
+        Which of the two ``rounds`` holds.
+    radio_map : RadioMap or None
+        The map that came out, which the server has as well.
     """
 
     grid: Grid
     mechanism: Mapping[str, Any]
     base_stations: NDArray[np.float64] = field(repr=False)
-    rounds: Mapping[int, SeenRound] = field(default_factory=dict, repr=False)
+    rounds: Mapping[int, SeenRound | SeenSum] = field(default_factory=dict, repr=False)
+    server_sees: ServerSees = "uploads"
+    radio_map: RadioMap | None = field(default=None, repr=False)
+
+    def uploads(self, number: int) -> SeenRound:
+        """One round of a server that sees every upload."""
+        seen = self.rounds[number]
+        if not isinstance(seen, SeenRound):
+            raise VeilmapError("this server sees only sums, no single upload")
+        return seen
+
+    @property
+    def best_map(self) -> RadioMap:
+        """The server's best knowledge of the city: the learned map, or its last broadcast."""
+        return self.radio_map or self.rounds[max(self.rounds)].broadcast.radio_map
 
 
 @dataclass

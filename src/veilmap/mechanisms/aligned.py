@@ -10,6 +10,7 @@ from veilmap._kernels import allocation
 from veilmap._threads import even_parts, run_parts
 from veilmap.geometry import Grid
 from veilmap.mechanisms.base import BudgetedNoise
+from veilmap.mechanisms.guarantees import NoGuarantee
 
 # κ₁ = (1/36)(1 + ρ/22). From 1/36 on the best plane is unique; 22 makes ρ = 100 give the
 # paper's 150 m (docs/allocation.md).
@@ -38,6 +39,10 @@ class GeometryAligned(BudgetedNoise):
     tradeoff: float = 1.0
 
     name = "aligned"
+    guarantee = NoGuarantee(
+        "it is obfuscation: the noise's variance follows the private gradient and position, and"
+        " cells with σ = 0 leave exactly; θ's gradient leaves without noise"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,6 +12,7 @@ from veilmap import _checks
 from veilmap._threads import even_parts, run_parts
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
+from veilmap.mechanisms.guarantees import Guarantee
 from veilmap.noise import Draw
 
 # A user whose gradient vanishes still sends noise, as if its norm were this share of the
@@ -20,12 +21,34 @@ LEAST_NORM = 0.01
 
 
 @dataclass(frozen=True)
+class Contribution:
+    """Some users' gradients before anything is done to them.
+
+    Attributes
+    ----------
+    heights : (N, M) float
+        g = ∂F_i/∂h.
+    propagation : (N, 4) float
+        ∂F_i/∂θ.
+    counts : (N,) int
+        J_i.
+    user_xy : (N, 2) float
+        Where the users are, in metres.
+    """
+
+    heights: NDArray[np.float64]
+    propagation: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    user_xy: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class Protected:
     """Gradients as they leave their users, with what only the users know of them.
 
     Attributes
     ----------
-    uploads : (N, M) float
+    uploads : (N, M)
         g̃: clipped gradients with noise.
     norms : (N,) float
         ‖g‖ before clipping.
@@ -33,17 +56,32 @@ class Protected:
         Σσ² of each user's noise.
     """
 
-    uploads: NDArray[np.float64]
+    uploads: NDArray
     norms: NDArray[np.float64]
     noise_energy: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Answer(Protected):
+    """All that leaves users in a round: more than the heights' gradients.
+
+    Attributes
+    ----------
+    propagation : (N, 4)
+        What is sent of ∂F_i/∂θ.
+    weights : (N,) int
+        How much each counts in the mean.
+    """
+
+    propagation: NDArray
+    weights: NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(ABC):
     """What a client does to its gradient before it leaves.
 
-    A mechanism supplies `_variances`; the rest is shared. It sees gradients, the grid and
-    its own user's position, never a measurement or a radio map.
+    It sees gradients, the grid and its own user's position, never a measurement or a map.
 
     Parameters
     ----------
@@ -53,10 +91,42 @@ class Mechanism(ABC):
 
     clip: float = 1.0
 
+    name: ClassVar[str]  # in configurations and transcripts
+    needs_sums: ClassVar[bool] = False  # whether it protects only what is summed before it is seen
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "clip", _checks.number("clip", self.clip, above=0))
 
-    name: ClassVar[str]  # in configurations and transcripts
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What it promises, as data."""
+
+    @abstractmethod
+    def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
+        """What users send in a round to which ``cohort`` users were asked; a `Draw` each."""
+
+    def read(
+        self, heights: NDArray[np.float64], propagation: NDArray[np.float64], weight: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean gradients from the weighted sums of answers."""
+        return heights / max(weight, 1), propagation / max(weight, 1)
+
+    def least_answers(self, cohort: int) -> int:
+        """How many of ``cohort`` must have answered before their sum may be opened."""
+        return 1
+
+    def largest_upload(self) -> float:
+        """A norm that no honest upload exceeds, for servers that screen what they get."""
+        return 10 * self.clip
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadNoise(Mechanism):
+    """A mechanism that adds noise to each upload of ∂F_i/∂h; it supplies `_variances`.
+
+    ∂F_i/∂θ and J_i leave as they are: the paper protects only h.
+    """
 
     @abstractmethod
     def _variances(
@@ -68,14 +138,10 @@ class Mechanism(ABC):
     ) -> NDArray[np.float64]:
         """σ² for clipped gradients (N, M) of energies ‖ḡ‖² > 0 at positions (N, 2)."""
 
-    def largest_upload(self) -> float:
-        """A norm that no honest upload exceeds, for servers that screen what they get."""
-        return 10 * self.clip
-
     def variances(self, gradient: ArrayLike, grid: Grid, user_xy: ArrayLike) -> NDArray[np.float64]:
         """σ² of every cell for clipped gradients: (M,) with one position, or (N, M) with (N, 2)."""
         gradients, places = _checked(gradient, grid, user_xy)
-        norms = _norms(gradients)
+        norms = norms_of(gradients)
         if (norms > self.clip * (1 + 1e-9)).any():
             raise VeilmapError(f"clip the gradient to {self.clip:g} before asking for its noise")
         result = self._variances(gradients, self._energies(norms), grid, places)
@@ -86,11 +152,16 @@ class Mechanism(ABC):
     ) -> Protected:
         """Clip the gradients (N, M) of users at (N, 2) and add noise; one `Draw` per user."""
         raw, places = _checked(gradients, grid, user_xy)
-        norms = _norms(raw)
+        norms = norms_of(raw)
         uploads = raw * (self.clip / np.maximum(norms, self.clip))[:, None]
         energies = self._energies(np.minimum(norms, self.clip))
         noise_energy = self._add_noise(uploads, energies, grid, places, draws)
         return Protected(uploads, norms, noise_energy)
+
+    def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
+        """Noisy gradients of the heights, with those of θ and the number of links as they are."""
+        sent = self.protect(raw.heights, grid, raw.user_xy, draws)
+        return Answer(sent.uploads, sent.norms, sent.noise_energy, raw.propagation, raw.counts)
 
     def _add_noise(
         self,
@@ -106,7 +177,7 @@ class Mechanism(ABC):
         def part(start: int, stop: int) -> None:
             for i in range(start, stop):
                 deviation = np.sqrt(variances[i])
-                deviation *= draws[i](grid.cells)
+                deviation *= draws[i].normals(grid.cells)
                 uploads[i] += deviation
 
         run_parts(part, even_parts(len(uploads)))
@@ -118,7 +189,7 @@ class Mechanism(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BudgetedNoise(Mechanism):
+class BudgetedNoise(UploadNoise):
     """A mechanism whose noise energy is a multiple of the gradient's: Σσ² = μ‖ḡ‖²."""
 
     noise_budget: float = 10.0
@@ -133,8 +204,9 @@ class BudgetedNoise(Mechanism):
         return 10 * self.clip * (1 + self.noise_budget) ** 0.5
 
 
-def _norms(gradients: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.sqrt(np.einsum("im,im->i", gradients, gradients))
+def norms_of(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """‖row‖ of each row."""
+    return np.sqrt(np.einsum("im,im->i", rows, rows))
 
 
 def _checked(

@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.geometry import Grid
-from veilmap.mechanisms.base import Mechanism
+from veilmap.mechanisms.base import UploadNoise
+from veilmap.mechanisms.guarantees import NoGuarantee
 from veilmap.noise import Draw
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoNoise(Mechanism):
+class NoNoise(UploadNoise):
     """Clipped gradients leave as they are.
 
     Parameters
@@ -22,6 +23,7 @@ class NoNoise(Mechanism):
     """
 
     name = "none"
+    guarantee = NoGuarantee("it adds no noise: gradients leave as they are")
 
     def _variances(
         self,

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from veilmap.geometry import Grid
 from veilmap.mechanisms.base import BudgetedNoise
+from veilmap.mechanisms.guarantees import NoGuarantee
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,10 @@ class UniformNoise(BudgetedNoise):
     """
 
     name = "uniform"
+    guarantee = NoGuarantee(
+        "it is obfuscation: the noise's variance follows the private gradient, so the noise"
+        " itself tells of it, and θ's gradient leaves without any"
+    )
 
     def _variances(
         self,

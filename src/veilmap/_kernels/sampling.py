@@ -1,0 +1,28 @@
+"""Drawing from a discrete distribution by its cumulative table."""
+
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def from_table(words, spare, high, low, guide, shift, first, out):
+    """Out = first + the least k with word < table[k], a 128-bit table in two halves.
+
+    A word is the upper half of the random number. Only if it equals an entry's upper half
+    does the lower half matter; then it is taken from ``spare``. ``guide`` holds where to
+    begin for the word's leading bits. Returns how many spare words were needed.
+    """
+    used = 0
+    for i in range(len(out)):
+        word = words[i]
+        k = guide[word >> shift]
+        while word > high[k]:
+            k += 1
+        if word == high[k]:
+            if used == len(spare):
+                return used + 1
+            rest = spare[used]
+            used += 1
+            while word == high[k] and rest >= low[k]:
+                k += 1
+        out[i] = first + k
+    return used

@@ -1,0 +1,166 @@
+"""(ε, δ) from what was released, computed by Google's dp-accounting.
+
+It refuses mechanisms that promise nothing, and says why.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap import _checks
+from veilmap.errors import VeilmapError
+from veilmap.mechanisms import AggregateGaussian, Mechanism, NoGuarantee, PrivateSums
+
+_LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
+_NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
+
+
+def guarantee_of(mechanism: Mechanism) -> PrivateSums:
+    """The mechanism's guarantee; one without is refused."""
+    guarantee = mechanism.guarantee
+    if isinstance(guarantee, NoGuarantee):
+        raise VeilmapError(f"{type(mechanism).__name__} has no ε: {guarantee.reason}")
+    return guarantee
+
+
+def event_of(mechanism: Mechanism, rounds: int) -> Any:
+    """``rounds`` opened sums as a `dp_accounting.DpEvent`, for users certainly in each."""
+    guarantee = guarantee_of(mechanism)
+    if guarantee.sampling < 1:
+        raise VeilmapError("dp-accounting has no event for secretly sampled discrete noise")
+    dp = _dp_accounting()
+    return dp.SelfComposedDpEvent(dp.ZCDpEvent(guarantee.rho), rounds)
+
+
+def epsilon(mechanism: Mechanism, rounds: int, delta: float) -> float:
+    """ε of a user who was in ``rounds`` opened sums."""
+    guarantee = guarantee_of(mechanism)
+    rounds = _checks.whole("rounds", rounds, least=0)
+    delta = _checks.number("delta", delta, above=0)
+    return _epsilon(guarantee.rho, guarantee.sampling, rounds, delta)
+
+
+def calibrated(mechanism: AggregateGaussian, rounds: int) -> AggregateGaussian:
+    """The mechanism with the least noise that keeps ε over ``rounds`` rounds."""
+    from scipy.optimize import brentq
+
+    rounds = _checks.whole("rounds", rounds, least=1)
+
+    def too_much(log_z: float) -> float:
+        noisy = mechanism.with_noise(math.exp(log_z))
+        return epsilon(noisy, rounds, mechanism.delta) - mechanism.epsilon
+
+    low, high = (math.log(value) for value in _NOISE_RANGE)
+    if too_much(high) > 0:
+        raise VeilmapError(
+            f"ε = {mechanism.epsilon:g} over {rounds} rounds needs absurd noise; ask for a larger"
+            " ε or fewer rounds"
+        )
+    if too_much(low) <= 0:
+        return mechanism.with_noise(_NOISE_RANGE[0])
+    root = brentq(too_much, low, high, xtol=1e-10)
+    while too_much(root) > 0:  # the root lies within its tolerance on the wrong side
+        root += 1e-10
+    return mechanism.with_noise(math.exp(root))
+
+
+@dataclass
+class Ledger:
+    """What each user has spent: how many opened sums it was in.
+
+    Parameters
+    ----------
+    mechanism : AggregateGaussian
+        With its noise fixed.
+    opened : set of int
+        Rounds whose sum was opened.
+    spent : mapping from client to its number of opened sums
+    """
+
+    mechanism: AggregateGaussian
+    opened: set[int] = field(default_factory=set)
+    spent: dict[int | str, int] = field(default_factory=dict)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the user who spent most."""
+        return self._after(max(self.spent.values(), default=0))
+
+    def epsilon_of(self, client: int | str) -> float:
+        """ε of one user."""
+        return self._after(self.spent.get(client, 0))
+
+    def affords(self, clients: Iterable[int | str]) -> bool:
+        """Whether one more sum over these users keeps all of them within ε."""
+        most = max((self.spent.get(client, 0) for client in clients), default=0)
+        return self._after(most + 1) <= self.mechanism.epsilon
+
+    def spend(self, round_number: int, clients: Iterable[int | str]) -> None:
+        """Note that a sum over these users is opened."""
+        self.opened.add(round_number)
+        for client in clients:
+            self.spent[client] = self.spent.get(client, 0) + 1
+
+    def _after(self, rounds: int) -> float:
+        return epsilon(self.mechanism, rounds, self.mechanism.delta)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file."""
+        return {"opened": sorted(self.opened), "spent": list(self.spent.items())}
+
+    @classmethod
+    def from_dict(cls, mechanism: AggregateGaussian, content: Mapping[str, Any]) -> "Ledger":
+        """What `as_dict` gave."""
+        spent = {client: int(count) for client, count in content["spent"]}
+        return cls(mechanism, set(content["opened"]), spent)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(rho: float, sampling: float, rounds: int, delta: float) -> float:
+    if rounds == 0:
+        return 0.0
+    dp = _dp_accounting()
+    from dp_accounting import rdp
+
+    if sampling == 1:
+        event = dp.SelfComposedDpEvent(dp.ZCDpEvent(rho), rounds)
+        return float(rdp.RdpAccountant().compose(event).get_epsilon(delta))
+    orders = np.arange(2, _LARGEST_ORDER + 1)
+    divergences = rounds * sampled_divergences(rho, sampling, orders)
+    return float(rdp.compute_epsilon(orders, divergences, delta)[0])
+
+
+def sampled_divergences(
+    rho: float, sampling: float, orders: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Rényi divergences of a ρ-zCDP sum that each user is in with probability q, secretly.
+
+    The bound of Zhu and Wang ("Poisson subsampled Rényi differential privacy", ICML 2019,
+    Theorem 5), good for any mechanism with ε(α) = ρα:
+    (α − 1) ε'(α) ≤ log[(1−q)^(α−1)(αq − q + 1) + C(α,2) q²(1−q)^(α−2) e^ε(2)
+    + 3 Σ_{l≥3} C(α,l)(1−q)^(α−l) q^l e^((l−1)ε(l))]. Never worse than without sampling.
+    """
+    from scipy.special import gammaln, logsumexp
+
+    q, log_q, log_rest = sampling, math.log(sampling), math.log1p(-sampling)
+    result = np.empty(len(orders))
+    for i, order in enumerate(orders):
+        terms = np.arange(2, order + 1)
+        choose = gammaln(order + 1) - gammaln(terms + 1) - gammaln(order - terms + 1)
+        logs = choose + (order - terms) * log_rest + terms * log_q + (terms - 1) * rho * terms
+        logs[1:] += math.log(3)
+        first = (order - 1) * log_rest + math.log(order * q - q + 1)
+        bound = float(logsumexp(np.append(logs, first))) / (order - 1)
+        result[i] = min(bound, rho * order)
+    return result
+
+
+def _dp_accounting() -> Any:
+    import dp_accounting  # takes over a second to import
+
+    return dp_accounting

@@ -1,0 +1,129 @@
+"""Places where a user might be, and what a user there would upload."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._kernels import candidates as kernels
+from veilmap._threads import even_parts, run_parts
+from veilmap.attacks.blocks import Blocks
+from veilmap.federation.transcript import Transcript
+from veilmap.geometry import Grid
+from veilmap.radiomap import RadioMap
+
+# More candidates or stations than this cost time and tell an attacker little more.
+_MOST_PLACES = 10_000
+_MOST_STATIONS = 500
+_BLOCK_BYTES = 64e6
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A grid of places, and the gains to the public base stations expected there.
+
+    Attributes
+    ----------
+    grid : Grid
+        Its cells' centres are the places; as fine as the map where that is at most 10,000.
+    altitude : float
+        Of users above ground, in metres.
+    stations : (B, 3) float
+        All public base stations, or every k-th of very many.
+    best_map : RadioMap
+        The server's best knowledge of the city, which says what users there measure.
+    """
+
+    grid: Grid
+    altitude: float
+    stations: NDArray[np.float64] = field(repr=False)
+    best_map: RadioMap = field(repr=False)
+
+    @classmethod
+    def of(cls, transcript: Transcript, altitude: float) -> "Candidates":
+        """The candidates that a transcript's public facts give."""
+        every = -(-len(transcript.base_stations) // _MOST_STATIONS)
+        stations = np.ascontiguousarray(transcript.base_stations[::every])
+        return cls(_coarse(transcript.grid), altitude, stations, transcript.best_map)
+
+    def places(self, xy: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Points on the ground lifted to the users' altitude, (n, 3)."""
+        return np.column_stack([xy, np.full(len(xy), self.altitude)])
+
+    def gains(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Expected gain from every place to every station, (n, B), in dB."""
+        ends = np.repeat(places, len(self.stations), axis=0)
+        stations = np.tile(self.stations, (len(places), 1))
+        return self.best_map.predict(ends, stations).reshape(len(places), -1)
+
+    @cached_property
+    def gains_at_centres(self) -> NDArray[np.float64]:
+        """`gains` of all candidates, (K, B)."""
+        return self.gains(self.places(self.grid.centres))
+
+    def templates(self, broadcast: RadioMap) -> "Iterator[Templates]":
+        """What users at all candidates would upload in answer to a broadcast, some at a time."""
+        places = self.places(self.grid.centres)
+        block = max(1, int(_BLOCK_BYTES / (8 * broadcast.grid.cells)))
+        for first in range(0, len(places), block):
+            own = slice(first, min(first + block, len(places)))
+            yield expected_gradients(
+                broadcast, places[own], self.stations, self.gains_at_centres[own], own
+            )
+
+
+@dataclass(frozen=True)
+class Templates:
+    """Expected gradients of some candidates.
+
+    Attributes
+    ----------
+    own : slice
+        Which candidates.
+    expected, shifted : (k, M) float32
+        The gradient if the best map is right, and what it adds if all gains are 1 dB higher.
+        Real gradients are near a mix of both.
+    products : (k, 3, blocks) float32
+        Sums of expected², shifted² and expected · shifted over `Blocks` of cells.
+    """
+
+    own: slice
+    expected: NDArray[np.float32]
+    shifted: NDArray[np.float32]
+    products: NDArray[np.float32]
+
+
+def expected_gradients(
+    broadcast: RadioMap,
+    places: NDArray[np.float64],
+    stations: NDArray[np.float64],
+    gains: NDArray[np.float64],
+    own: slice = slice(None),
+) -> Templates:
+    """What users at ``places`` who measure ``gains`` (n, B) would upload, before clipping."""
+    grid, theta = broadcast.grid, broadcast.propagation.as_array()
+    blocks = Blocks(grid.shape)
+    expected, shifted = np.empty((2, len(places), grid.cells), dtype=np.float32)
+    products = np.empty((len(places), 3, blocks.count), dtype=np.float32)
+
+    def part(start: int, stop: int) -> None:
+        kernels.expected_gradients(
+            start, stop, places, stations, gains, grid.frame, broadcast.terrain, theta,
+            blocks.of_cell, expected, shifted, products,
+        )  # fmt: skip
+
+    run_parts(part, even_parts(len(places)))
+    return Templates(own, expected, shifted, products)
+
+
+def _coarse(grid: Grid) -> Grid:
+    """The grid, or one over the same ground with cells so large that there are few enough."""
+    times = 1
+    while -(-grid.shape[0] // times) * -(-grid.shape[1] // times) > _MOST_PLACES:
+        times += 1
+    if times == 1:
+        return grid
+    rows, columns = (-(-n // times) for n in grid.shape)
+    return Grid(grid.cell_size * times, (rows, columns), grid.origin)

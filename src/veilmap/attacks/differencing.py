@@ -1,0 +1,135 @@
+"""When only sums are seen: compare rounds in which a user took part with rounds without."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap import _checks
+from veilmap.attacks.base import Attack, Estimates, Placed, When
+from veilmap.attacks.candidates import Candidates
+from veilmap.attacks.posterior import Posterior
+from veilmap.federation.messages import ClientId
+from veilmap.federation.transcript import SeenSum, Transcript
+
+_RIDGE = 0.3  # of the rounds' mean difference: combinations that barely differ count little
+_FAINT = 0.01  # of the clip: a template with a smaller norm says nothing
+_MATCH = 0.7  # what a template explains of its user's gradient, roughly
+_EMPTY = 0.1  # how probable a place is where the sum shows nobody, against an average one
+
+
+@dataclass(frozen=True)
+class Differencing(Attack):
+    """Unmix sums over different groups into what each user sent, then match places.
+
+    How well a sum matches the template of a place is the sum over users of how well each
+    one's gradient does. So matches of several rounds are linear equations for every user's
+    own match, and who took part when is known. Two rounds that differ by one user give
+    that user away; rounds with the same users show only the crowd.
+
+    Parameters
+    ----------
+    altitude : float
+        Of users above ground, in metres.
+    confidence : float
+        What a match counts in the posterior, as a share of what it would if templates were
+        exact and users alike.
+    """
+
+    altitude: float = 1.5
+    confidence: float = 0.25
+
+    sees = frozenset({"sums"})
+    name = "differencing"
+
+    def __post_init__(self) -> None:
+        _checks.number("altitude", self.altitude)
+        _checks.number("confidence", self.confidence, above=0)
+
+    def locate(self, transcript: Transcript) -> Estimates:
+        """Mean places: from each round's crowd, and from all rounds compared."""
+        self.check(transcript)
+        rounds = cast("dict[int, SeenSum]", dict(sorted(transcript.rounds.items())))
+        candidates = Candidates.of(transcript, self.altitude)
+        clip = float(transcript.mechanism["clip"])
+        matches = {n: _matches(seen, candidates, clip) for n, seen in rounds.items()}
+        groups: dict[When, list[int]] = {n: [n] for n in rounds} | {"all": list(rounds)}
+        posteriors = {
+            when: self._posterior(
+                candidates, [rounds[n] for n in group], [matches[n] for n in group]
+            )
+            for when, group in groups.items()
+        }
+        placed = {when: Placed(each.clients, each.means()) for when, each in posteriors.items()}
+        return Estimates(self.name, placed, posteriors)
+
+    def _posterior(
+        self, candidates: Candidates, rounds: Sequence[SeenSum], matches: Sequence["_Matches"]
+    ) -> Posterior:
+        """Crowd as the prior, own match as the evidence."""
+        clients: tuple[ClientId, ...] = tuple(
+            dict.fromkeys(client for seen in rounds for client in seen.clients)
+        )
+        taking_part = np.array(
+            [[client in present for client in clients] for present in _sets(rounds)],
+            dtype=np.float64,
+        )  # (R, N)
+        seen = np.array([match.of_sum for match in matches])  # (R, K)
+        own = np.array([match.own for match in matches]).mean(axis=0)  # (K,)
+        patterns, pattern_of = np.unique(taking_part, axis=1, return_inverse=True)  # (R, ·)
+        crowd = seen.sum(axis=0) / taking_part.sum()  # a user's mean match
+        differs = patterns - patterns.mean(axis=0)  # each user's rounds with and without it
+        together = taking_part - taking_part.mean(axis=0)
+        equations = together @ together.T
+        ridge = _RIDGE * np.trace(equations) / len(equations) + 1e-9
+        mixing = np.linalg.solve(equations + ridge * np.eye(len(equations)), differs).T
+        found = mixing @ (seen - seen.mean(axis=0))  # each pattern's own match, (·, K)
+        resolved = np.einsum("pr,rp->p", mixing, differs)
+        prior = np.log(np.maximum(crowd, 0) + _EMPTY * np.abs(crowd).mean() + 1e-300)
+        evidence = prior + self.confidence * _log_ratio(found, resolved, own)
+        return Posterior(candidates.grid, clients, evidence[pattern_of].astype(np.float32))
+
+
+@dataclass(frozen=True)
+class _Matches:
+    """How well one round's sum matches every place, and how well one user there should."""
+
+    of_sum: NDArray[np.float64]
+    own: NDArray[np.float64]
+
+
+def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Matches:
+    """In units of what one user's match is on average, so that rounds can be compared."""
+    of_sum = np.zeros(candidates.grid.cells)
+    own = np.zeros(candidates.grid.cells)
+    total = (seen.heights * len(seen.clients)).astype(np.float32)
+    for templates in candidates.templates(seen.broadcast.radio_map):
+        expected = templates.expected
+        norm = np.sqrt(np.einsum("km,km->k", expected, expected))
+        speaks = norm > _FAINT * clip
+        match = expected @ total / np.where(speaks, norm, 1)
+        of_sum[templates.own] = np.where(speaks, match, 0)
+        own[templates.own] = np.where(speaks, _MATCH * np.minimum(norm, clip), 0)
+    unit = np.sqrt(np.mean(own**2)) + 1e-30
+    return _Matches(of_sum / unit, own / unit)
+
+
+def _log_ratio(
+    found: NDArray[np.float64], resolved: NDArray[np.float64], own: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Log-likelihood of "the user is here" against "elsewhere", (·, K).
+
+    A user at a place adds resolved · own to the match found there; what other users and
+    noise add is read off the scatter over all places.
+    """
+    apart = np.abs(found - np.median(found, axis=1, keepdims=True))
+    scatter = 1.4826 * np.median(apart, axis=1, keepdims=True) + 1e-12 * own.max() + 1e-300
+    signal = np.maximum(resolved, 0)[:, None] * own / scatter
+    signal = np.where(signal > 1e-6, signal, 0)
+    return signal * (found / scatter) - 0.5 * signal**2
+
+
+def _sets(rounds: Sequence[SeenSum]) -> list[set[ClientId]]:
+    return [set(seen.clients) for seen in rounds]

@@ -1,0 +1,175 @@
+"""Find the place, and with it the measurements, that best explain an upload."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap import _checks
+from veilmap._kernels import candidates as kernels
+from veilmap._threads import even_parts, run_parts
+from veilmap.attacks.base import Attack, Estimates, Placed, When
+from veilmap.attacks.candidates import Candidates
+from veilmap.attacks.matched_filter import MatchedFilter
+from veilmap.attacks.planes import noise_variances
+from veilmap.attacks.posterior import Posterior
+from veilmap.federation.messages import ClientId
+from veilmap.federation.transcript import SeenRound, Transcript
+
+# Four ways to step on the ground, in turns: along the axes, then between them.
+_STEPS = np.array(
+    [[(1, 0), (-1, 0), (0, 1), (0, -1)], [(0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7)]]
+)
+_SHRINK = 0.75
+
+
+@dataclass(frozen=True)
+class GradientInversion(Attack):
+    """The deep-leakage idea on this model: ask which data would have given this gradient.
+
+    A gradient is linear in its user's residuals, so for any place they can be integrated
+    out exactly: the upload is normal with a covariance that depends on the place alone. The
+    attack starts from the matched filter's best candidates and climbs to the continuous
+    place of greatest likelihood; over several rounds, their likelihoods multiply.
+
+    Parameters
+    ----------
+    starts : int
+        Candidates to start from, per user.
+    steps : int
+        Rounds of refinement, each with a smaller step.
+    residual_db : float
+        Spread of the residuals around what the server's best map expects: measurement noise
+        and the map's own error.
+    floor : float
+        Noise assumed in every cell, as a share of the upload's mean energy.
+    cells : int
+        How many cells of the map are looked at for each place: those that say most.
+    altitude : float
+        Of users above ground, in metres.
+    """
+
+    starts: int = 30
+    steps: int = 8
+    residual_db: float = 6.0
+    floor: float = 0.03
+    cells: int = 64
+    altitude: float = 1.5
+
+    name = "gradient inversion"
+
+    def __post_init__(self) -> None:
+        for name in ("starts", "steps", "cells"):
+            _checks.whole(name, getattr(self, name), least=1)
+        for name in ("residual_db", "floor"):
+            _checks.number(name, getattr(self, name), above=0)
+
+    def locate(self, transcript: Transcript, starts: Estimates | None = None) -> Estimates:
+        """Places of greatest likelihood; ``starts`` saves a `MatchedFilter` run anew."""
+        rounds = self.uploads(transcript)
+        starts = starts or MatchedFilter(altitude=self.altitude).locate(transcript)
+        candidates = Candidates.of(transcript, self.altitude)
+        clip = float(transcript.mechanism["clip"])
+        views = {n: _View.of(seen, candidates, clip, self) for n, seen in rounds.items()}
+        placed: dict[When, Placed] = {
+            number: self._climb([view], starts.posteriors[number]) for number, view in views.items()
+        }
+        placed["all"] = self._climb(list(views.values()), starts.posteriors["all"])
+        return Estimates(self.name, placed)
+
+    def _climb(self, views: "Sequence[_View]", posterior: Posterior) -> Placed:
+        """From the posterior's peaks to the best places nearby."""
+        clients = posterior.clients
+        west, east, south, north = posterior.grid.extent
+        # Several rounds together leave fewer places in doubt.
+        cells = _peaks(posterior, self.starts if len(views) == 1 else self.starts // 4 + 1)
+        gains = views[0].candidates.gains_at_centres[cells.ravel()]
+        best, height = _best(views, clients, posterior.grid.centres[cells], gains)
+        reach = 0.5 * posterior.grid.cell_size
+        for number in range(self.steps):
+            options = best[:, None] + reach * _STEPS[number % 2]
+            found, higher = _best(views, clients, np.clip(options, [west, south], [east, north]))
+            better = higher > height
+            best, height = np.where(better[:, None], found, best), np.maximum(height, higher)
+            reach *= _SHRINK
+        return Placed(clients, best)
+
+
+@dataclass(frozen=True)
+class _View:
+    """One round as the likelihood takes it."""
+
+    seen: SeenRound
+    row_of: Mapping[ClientId, int]
+    candidates: Candidates
+    uploads: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    clip: float
+    attack: GradientInversion
+
+    @classmethod
+    def of(
+        cls, seen: SeenRound, candidates: Candidates, clip: float, attack: GradientInversion
+    ) -> "_View":
+        uploads = seen.uploads.astype(np.float64)
+        energy = np.mean(uploads**2, axis=1, keepdims=True)
+        variances = noise_variances(seen.uploads, seen.broadcast.radio_map.grid)
+        variances += attack.floor * energy + 1e-300
+        row_of = {client: row for row, client in enumerate(seen.clients)}
+        return cls(seen, row_of, candidates, uploads, variances, clip, attack)
+
+    def log_evidence(
+        self, rows: NDArray[np.int64], places: NDArray[np.float64], gains: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """How well each place explains the upload of its row; 0 for users who were away."""
+        result = np.zeros(len(rows))
+        there = np.flatnonzero(rows >= 0)
+        out = np.empty(len(there))
+        rows, places, gains = rows[there], places[there], gains[there]
+        broadcast = self.seen.broadcast.radio_map
+        theta = broadcast.propagation.as_array()
+        counts = self.seen.links.astype(np.float64)
+
+        def part(start: int, stop: int) -> None:
+            kernels.log_evidence(
+                start, stop, places, rows, self.candidates.stations, gains,
+                broadcast.grid.frame, broadcast.terrain, theta, self.uploads, self.variances,
+                counts, self.clip, self.attack.residual_db, self.attack.cells, out,
+            )  # fmt: skip
+
+        run_parts(part, even_parts(len(there)))
+        result[there] = out
+        return result
+
+
+def _best(
+    views: Sequence[_View],
+    clients: Sequence[ClientId],
+    options: NDArray[np.float64],
+    gains: NDArray[np.float64] | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The option (n, o, 2) of each client with the most evidence over all views, and that."""
+    candidates = views[0].candidates
+    places = candidates.places(options.reshape(-1, 2))
+    if gains is None:
+        gains = candidates.gains(places)
+    total = np.zeros(len(places))
+    for view in views:
+        rows = np.array([view.row_of.get(client, -1) for client in clients], dtype=np.int64)
+        total += view.log_evidence(np.repeat(rows, options.shape[1]), places, gains)
+    by_client = total.reshape(options.shape[:2])
+    chosen = by_client.argmax(axis=1)
+    return options[np.arange(len(options)), chosen], by_client.max(axis=1)
+
+
+def _peaks(posterior: Posterior, count: int) -> NDArray[np.int64]:
+    """The highest cells that top their neighbours, (n, count)."""
+    from scipy.ndimage import maximum_filter
+
+    grid = posterior.grid
+    images = posterior.evidence.reshape(-1, *grid.shape)
+    peaks = np.where(maximum_filter(images, (1, 3, 3)) == images, images, -np.inf)
+    count = min(count, grid.cells)
+    flat = peaks.reshape(len(images), -1)
+    return np.argpartition(-flat, count - 1, axis=1)[:, :count]

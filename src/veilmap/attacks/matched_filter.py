@@ -1,0 +1,94 @@
+"""Compare an upload with what a user at each place would have sent."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap import _checks
+from veilmap.attacks.base import Attack, Estimates, Placed, When
+from veilmap.attacks.blocks import Blocks
+from veilmap.attacks.candidates import Candidates, Templates
+from veilmap.attacks.planes import noise_variances
+from veilmap.attacks.posterior import Posterior, added
+from veilmap.federation.transcript import SeenRound, Transcript
+
+_INEXACT = 1.0  # of the mean energy: what templates leave unexplained in every cell
+
+
+@dataclass(frozen=True)
+class MatchedFilter(Attack):
+    """For every candidate cell a template of the expected gradient; the best match wins.
+
+    Templates come from the broadcast map, the public base stations, and the gains that the
+    server's best map expects at the candidate; they are made once a round for all users.
+    Cells count by the inverse of their noise, read off the upload itself.
+
+    Parameters
+    ----------
+    altitude : float
+        Of users above ground, in metres.
+    ways_to_differ : float
+        D: a match of score s counts D log(1 + s/2D) in the posterior. Small scores count as
+        if templates were exact; large ones only by their ratio, because no template is.
+    """
+
+    altitude: float = 1.5
+    ways_to_differ: float = 5.0
+
+    name = "matched filter"
+
+    def __post_init__(self) -> None:
+        _checks.number("altitude", self.altitude)
+        _checks.number("ways_to_differ", self.ways_to_differ, above=0)
+
+    def locate(self, transcript: Transcript) -> Estimates:
+        """Most probable places by round and from the evidence of all rounds, with posteriors."""
+        rounds = self.uploads(transcript)
+        candidates = Candidates.of(transcript, self.altitude)
+        posteriors: dict[When, Posterior] = {
+            number: Posterior(candidates.grid, seen.clients, self.evidence(seen, candidates))
+            for number, seen in rounds.items()
+        }
+        posteriors["all"] = added(list(posteriors.values()))
+        placed = {when: Placed(each.clients, each.modes()) for when, each in posteriors.items()}
+        return Estimates(self.name, placed, posteriors)
+
+    def evidence(self, seen: SeenRound, candidates: Candidates) -> NDArray[np.float32]:
+        """Log-probability of every candidate for every user, (n, K), up to constants."""
+        grid, uploads = seen.broadcast.radio_map.grid, seen.uploads
+        blocks = Blocks(grid.shape)
+        weights = self._weights(seen, blocks)  # (n, blocks)
+        weighted = uploads * blocks.spread(weights)
+        result = np.empty((len(uploads), candidates.grid.cells), dtype=np.float32)
+        ways = np.float32(self.ways_to_differ)
+        for templates in candidates.templates(seen.broadcast.radio_map):
+            score = _explained(templates, weights, weighted)
+            result[:, templates.own] = ways * np.log1p(score / (2 * ways))
+        return result
+
+    @staticmethod
+    def _weights(seen: SeenRound, blocks: Blocks) -> NDArray[np.float32]:
+        """The inverse of the noise's variance in every block, (n, blocks)."""
+        energy = np.mean(seen.uploads.astype(np.float64) ** 2, axis=1, keepdims=True)
+        variances = noise_variances(seen.uploads, seen.broadcast.radio_map.grid)
+        # Where there is little noise, templates are what is inexact.
+        variances = blocks.means(variances) + _INEXACT * energy
+        return (1 / np.maximum(variances, 1e-30)).astype(np.float32)
+
+
+def _explained(
+    templates: Templates, weights: NDArray[np.float32], weighted: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Weighted energy of uploads that two templates explain, (n, k).
+
+    With unit templates u₁, u₂ at an angle of cosine c it is r₁² + (r₂ − c r₁)²/(1 − c²),
+    r_i = u_i·g. Templates that vanish explain nothing.
+    """
+    own_1, own_2, mixed = (weights @ templates.products[:, i].T for i in range(3))
+    per_norm_1, per_norm_2 = (1 / np.sqrt(np.maximum(own, 1e-30)) for own in (own_1, own_2))
+    cosine = mixed * per_norm_1 * per_norm_2
+    r_1 = (weighted @ templates.expected.T) * per_norm_1
+    r_2 = (weighted @ templates.shifted.T) * per_norm_2
+    # Two templates that point the same way count as one.
+    return r_1**2 + (r_2 - cosine * r_1) ** 2 / np.maximum(1 - cosine**2, 1e-3)

@@ -1,0 +1,51 @@
+"""The geometry-aligned noise points away from its user: follow it back."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._kernels import allocation
+from veilmap.attacks.base import PointAttack
+from veilmap.federation.transcript import Transcript
+from veilmap.mechanisms import GeometryAligned, from_description
+from veilmap.mechanisms.aligned import unit_free
+
+# Cells above this many times the mean are the gradient's own peaks, not the plane's.
+_PEAK = 30.0
+
+
+@dataclass(frozen=True)
+class PlaneInversion(PointAttack):
+    """Solve the allocation for the position it was made for.
+
+    At its optimum the plane's slope is a = e/κ, with e = (centroid of the energy) − p and κ
+    known from the public ρ. The upload's centroid ĉ gives the plane, hence a; the position
+    is p = ĉ − κa. Without such a plane (other mechanisms) what is left is the centroid.
+    """
+
+    name = "plane inversion"
+
+    def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
+        """Estimates (n, 2) in metres for uploads (n, M)."""
+        grid = transcript.grid
+        energy = uploads.astype(np.float64) ** 2
+        mechanism = from_description(transcript.mechanism)
+        if not isinstance(mechanism, GeometryAligned):
+            return _centroids(energy, grid.centres)
+        energy[energy > _PEAK * energy.mean(axis=1, keepdims=True)] = 0
+        x, y, middle = unit_free(grid, _centroids(energy, grid.centres))
+        slopes = np.empty_like(middle)
+        kappa = mechanism.variance_weight(grid.cells)
+        allocation.planes_with_centroids(middle, kappa, x, y, slopes)
+        west, east, south, north = grid.extent
+        side = max(east - west, north - south)
+        centre = np.array([0.5 * (west + east), 0.5 * (south + north)])
+        found = centre + side * (middle - slopes)  # p = ĉ − v
+        return np.clip(found, [west, south], [east, north])
+
+
+def _centroids(energy: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:
+    total = energy.sum(axis=1, keepdims=True)
+    even = np.full_like(energy, 1 / energy.shape[1])
+    return np.where(total > 0, energy / np.where(total > 0, total, 1), even) @ centres

@@ -1,0 +1,54 @@
+"""The attacker who looks at nothing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap import _checks
+from veilmap.attacks.base import Attack, Estimates, Placed, When
+from veilmap.errors import VeilmapError
+from veilmap.federation.transcript import Transcript
+from veilmap.geometry import Grid
+
+
+@dataclass(frozen=True)
+class PriorOnly(Attack):
+    """Everybody is in the middle of the map, or at the mean of a public prior.
+
+    No defence can make an attacker do worse than this in any way that counts.
+
+    Parameters
+    ----------
+    prior : (M,) or (rows, columns) weights of the cells, optional
+        Where people are known to be; by default anywhere alike.
+    """
+
+    prior: ArrayLike | None = None
+
+    sees = frozenset({"uploads", "sums"})
+    name = "prior only"
+
+    def locate(self, transcript: Transcript) -> Estimates:
+        """The same place for everybody, always."""
+        self.check(transcript)
+        guess = self.guess(transcript.grid)
+        rounds = sorted(transcript.rounds.items())
+        everybody = tuple(dict.fromkeys(client for _, seen in rounds for client in seen.clients))
+        seen_by: dict[When, tuple] = {number: seen.clients for number, seen in rounds}
+        placed = {
+            when: Placed(clients, np.tile(guess, (len(clients), 1)))
+            for when, clients in (seen_by | {"all": everybody}).items()
+        }
+        return Estimates(self.name, placed)
+
+    def guess(self, grid: Grid) -> NDArray[np.float64]:
+        """The mean of the prior, (2,), in metres."""
+        if self.prior is None:
+            return grid.centres.mean(axis=0)
+        weights = _checks.floats("prior", self.prior).ravel()
+        if weights.shape != (grid.cells,):
+            raise VeilmapError(f"the prior needs {grid.cells} weights, not {len(weights)}")
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+            raise VeilmapError("the prior's weights must be finite, not negative, and not all 0")
+        return weights @ grid.centres / weights.sum()

@@ -1,0 +1,104 @@
+"""What a run may open: the checks before it starts, and the account while it goes on."""
+
+from dataclasses import dataclass
+
+from veilmap.accounting import Ledger, calibrated
+from veilmap.errors import VeilmapError
+from veilmap.federation.folder import RunFolder
+from veilmap.federation.participation import Participation
+from veilmap.federation.server import RoundSum
+from veilmap.federation.transcript import ServerSees
+from veilmap.mechanisms import AggregateGaussian, Mechanism
+
+
+def settled(
+    mechanism: Mechanism,
+    server_sees: ServerSees | None,
+    participation: Participation,
+    users: int,
+    rounds: int,
+) -> tuple[Mechanism, ServerSees]:
+    """Mechanism with its noise fixed, and trust model; what cannot work is refused here."""
+    sees: ServerSees = server_sees or ("sums" if mechanism.needs_sums else "uploads")
+    if sees not in ("uploads", "sums"):
+        raise VeilmapError(f"server_sees is 'uploads' or 'sums', not {sees!r}")
+    if sees == "sums" and users * participation.share < 2:
+        raise VeilmapError(
+            f"the sum over a cohort of {max(1, int(users * participation.share))} is that user's"
+            " upload: server_sees='sums' needs two users a round or more"
+        )
+    if mechanism.needs_sums and sees != "sums":
+        raise VeilmapError(
+            f"{type(mechanism).__name__} protects only sums: a single upload carries a share of"
+            " the noise; train with server_sees='sums'"
+        )
+    if isinstance(mechanism, AggregateGaussian):
+        _check_promise(mechanism, participation, users)
+        if mechanism.noise_multiplier is None:
+            mechanism = calibrated(mechanism, rounds)
+    return mechanism, sees
+
+
+def _check_promise(mechanism: AggregateGaussian, participation: Participation, users: int) -> None:
+    if mechanism.delta >= 1 / users:
+        raise VeilmapError(
+            f"δ = {mechanism.delta:g} is not below 1/N = {1 / users:g}: with {users} users it"
+            " would allow to publish one of them; ask for a smaller δ"
+        )
+    missing = participation.dropout + participation.late
+    if missing > mechanism.dropout:
+        raise VeilmapError(
+            f"{missing:.0%} of the users are expected to be missing, but the noise shares allow"
+            f" for {mechanism.dropout:.0%}: the sums could not be opened; raise the mechanism's"
+            " dropout"
+        )
+
+
+@dataclass
+class Account:
+    """Keeps the ledger of a run whose mechanism has a guarantee; does nothing for others.
+
+    Attributes
+    ----------
+    ledger : Ledger or None
+    folder : RunFolder or None
+        Where it is written, always before a sum is opened: a killed run forgets no spending.
+    repeats_are_free : bool
+        With a seed, a resumed run opens the same sums to the same bits again.
+    """
+
+    ledger: Ledger | None
+    folder: RunFolder | None
+    repeats_are_free: bool
+
+    @classmethod
+    def of(
+        cls, mechanism: Mechanism, folder: RunFolder | None, resume: bool, seed: int | None
+    ) -> "Account":
+        """A new account, or the one a folder holds."""
+        if not isinstance(mechanism, AggregateGaussian):
+            return cls(None, folder, True)
+        content = folder.load_ledger() if folder and resume else None
+        ledger = Ledger.from_dict(mechanism, content) if content else Ledger(mechanism)
+        return cls(ledger, folder, seed is not None)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the user who spent most; NaN without a guarantee."""
+        return self.ledger.epsilon if self.ledger else float("nan")
+
+    def affords(self, total: RoundSum) -> bool:
+        """Whether opening this sum keeps every user within the budget."""
+        return self.ledger is None or self._is_free(total) or self.ledger.affords(total.clients)
+
+    def open(self, total: RoundSum) -> None:
+        """Write down that this sum is opened."""
+        if self.ledger is None or self._is_free(total):
+            return
+        self.ledger.spend(total.broadcast.round, total.clients)
+        if self.folder:
+            self.folder.save_ledger(self.ledger.as_dict())
+
+    def _is_free(self, total: RoundSum) -> bool:
+        assert self.ledger is not None
+        return self.repeats_are_free and total.broadcast.round in self.ledger.opened

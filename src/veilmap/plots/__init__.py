@@ -1,0 +1,23 @@
+"""Results to figures; the only place with matplotlib."""
+
+from veilmap.plots._style import save
+from veilmap.plots.audits import cdf_figure, posterior_figure, tradeoff_figure
+from veilmap.plots.maps import (
+    error_figure,
+    gain_figure,
+    heights_figure,
+    overview,
+    uploads_figure,
+)
+
+__all__ = [
+    "cdf_figure",
+    "error_figure",
+    "gain_figure",
+    "heights_figure",
+    "overview",
+    "posterior_figure",
+    "save",
+    "tradeoff_figure",
+    "uploads_figure",
+]

@@ -1,0 +1,119 @@
+"""Figures of an audit: how far attackers are off, what they believe, what it costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from veilmap.geometry import Grid
+from veilmap.plots._style import ATTACKER, SIZE, SMALL
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#d55e00", "#999999")
+_STYLES = ("-", "--", "-.", ":")
+
+
+def cdf_figure(panels: Mapping[str, Mapping[str, NDArray[np.float64]]], title: str) -> Figure:
+    """Share of users found within a distance: a panel per round, a line per attack."""
+    figure = Figure(figsize=(3.1 * len(panels) + 1.8, 3.6), layout="constrained")
+    figure.suptitle(title, fontsize=SIZE + 1)
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (name, errors) in zip(row, panels.items(), strict=True):
+        for number, (attack, values) in enumerate(errors.items()):
+            ordered = np.maximum(np.sort(values), 0.05)
+            share = np.arange(1, len(ordered) + 1) / len(ordered)
+            style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
+            colour = _COLOURS[number % len(_COLOURS)]
+            axes.step(ordered, share, style, color=colour, lw=1.6, where="post", label=attack)
+        axes.set_xscale("log")
+        axes.set_xlim(0.05, 500)
+        axes.set_ylim(0, 1)
+        axes.set_title(name, fontsize=SIZE)
+        axes.set_xlabel("distance from the truth (m)", fontsize=SIZE)
+        axes.grid(alpha=0.3)
+        axes.tick_params(labelsize=SMALL)
+    row[0].set_ylabel("share of users found within", fontsize=SIZE)
+    handles, labels = row[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=SMALL, loc="outside right upper")
+    return figure
+
+
+def posterior_figure(
+    grid: Grid,
+    heights: NDArray[np.float64],
+    beliefs: Sequence[tuple[str, Grid, NDArray[np.floating]]],
+    position: NDArray[np.float64],
+    title: str,
+) -> Figure:
+    """What an attacker believes about one user over the city: (name, grid, probability) each."""
+    figure = Figure(figsize=(3.5 * len(beliefs) + 0.8, 3.9), layout="constrained")
+    figure.suptitle(title, fontsize=SIZE + 1)
+    row = figure.subplots(1, len(beliefs), sharey=True, squeeze=False)[0]
+    shown = None
+    for axes, (name, places, probability) in zip(row, beliefs, strict=True):
+        axes.imshow(
+            np.maximum(heights, 0), origin="lower", extent=grid.extent, cmap="Greys", alpha=0.45
+        )
+        # Times as probable as if nothing were known; what is less probable is left out.
+        gain = np.log10(np.maximum(probability * places.cells, 1e-9))
+        shown = axes.imshow(
+            np.ma.masked_less(gain, 0), origin="lower", extent=places.extent, cmap="viridis_r",
+            vmin=0, vmax=4, interpolation="nearest",
+        )  # fmt: skip
+        best = places.centres[int(probability.argmax())]
+        away = float(np.linalg.norm(best - position))
+        axes.set_title(f"{name}:\nmost probable place {away:.0f} m off", fontsize=SIZE)
+        axes.plot(*best, "X", color=ATTACKER, markeredgecolor="white", ms=8, label="attacker")
+        axes.plot(*position, "o", ms=13, mfc="none", mec="#0072b2", mew=1.8, label="user")
+        axes.set_xlim(grid.extent[:2])
+        axes.set_ylim(grid.extent[2:])
+        axes.set_xlabel("x, east (m)", fontsize=SIZE)
+        axes.tick_params(labelsize=SMALL)
+    row[0].set_ylabel("y, north (m)", fontsize=SIZE)
+    row[0].legend(fontsize=SMALL, loc="upper left")
+    if shown is not None:
+        scale = figure.colorbar(shown, ax=list(row), shrink=0.85)
+        scale.set_label("probability / that of chance (log10)", size=SIZE)
+        scale.ax.tick_params(labelsize=SMALL)
+    return figure
+
+
+@dataclass(frozen=True)
+class TradeoffPoint:
+    """One run: its label, map MAE (dB), strongest attack's median error and its 95 % interval."""
+
+    label: str
+    mae_db: float
+    error_m: float
+    low_m: float
+    high_m: float
+
+
+def tradeoff_figure(points: Sequence[TradeoffPoint], prior_m: float) -> Figure:
+    """Map error against the strongest attack's error; the prior's error is the ceiling."""
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(prior_m, color="0.5", ls="--", lw=1)
+    axes.annotate(
+        "guessing the middle of the map", (0.99, prior_m), xycoords=("axes fraction", "data"),
+        xytext=(0, 4), textcoords="offset points", ha="right", fontsize=SMALL, color="0.35",
+    )  # fmt: skip
+    for number, point in enumerate(points):
+        bars = [[max(point.error_m - point.low_m, 0)], [max(point.high_m - point.error_m, 0)]]
+        axes.errorbar(
+            point.mae_db, max(point.error_m, 0.01), yerr=bars, fmt="o", capsize=3, ms=7,
+            color=_COLOURS[number % len(_COLOURS)],
+        )  # fmt: skip
+        axes.annotate(
+            point.label, (point.mae_db, max(point.error_m, 0.01)), xytext=(8, 3),
+            textcoords="offset points", fontsize=SMALL,
+        )  # fmt: skip
+    axes.set_yscale("log")
+    axes.margins(x=0.25)
+    axes.set_xlabel("map MAE on unseen users (dB); left is better", fontsize=SIZE)
+    axes.set_ylabel("median error of the strongest attack (m); up is safer", fontsize=SIZE)
+    axes.grid(alpha=0.3)
+    axes.tick_params(labelsize=SMALL)
+    return figure

@@ -1,0 +1,178 @@
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import veilmap as vm
+from veilmap import noise
+from veilmap.mechanisms import Contribution
+from veilmap.mechanisms.lattice import _cumulative, discrete_gaussian
+
+GRID = vm.Grid(3.0, (4, 5))
+FIXED = vm.AggregateGaussian(noise_multiplier=2.0, clip=0.5)
+
+
+def contribution(rng, users, scale=1.0, cells=GRID.cells):
+    return Contribution(
+        scale * rng.normal(size=(users, cells)),
+        scale * 10 * rng.normal(size=(users, 4)),
+        np.full(users, 7),
+        np.zeros((users, 2)),
+    )
+
+
+def draws(users, seed=0):
+    return [noise.draw(seed, i, 0) for i in range(users)]
+
+
+@pytest.mark.parametrize("deviation", [0.7, 3.0, 25.4])
+def test_the_table_holds_the_discrete_gaussians_probabilities(deviation):
+    table = _cumulative(deviation)
+    reach = len(table) // 2
+    k = np.arange(-reach, reach + 1)
+    weights = np.exp(-(k**2) / (2 * deviation**2))
+    probabilities = [(high - low) / 2**128 for low, high in pairwise([0, *table])]
+    np.testing.assert_allclose(probabilities, weights / weights.sum(), rtol=1e-9, atol=1e-36)
+    assert table[-1] == 2**128 - 1
+    assert math.exp(-(reach**2) / (2 * deviation**2)) < 2.0**-128
+
+
+@pytest.mark.parametrize("deviation", [0.7, 3.0, 140.0])
+def test_samples_follow_the_table(deviation):
+    from scipy.stats import chisquare
+
+    sampler = discrete_gaussian(deviation)
+    count = 200_000
+    sample = sampler.sample(count, noise.draw(1, "a", 0))
+    k = np.arange(-math.ceil(2.5 * deviation), math.ceil(2.5 * deviation) + 1)
+    weights = np.exp(-(k**2) / (2 * deviation**2))
+    every = np.arange(-int(20 * deviation) - 1, int(20 * deviation) + 2)
+    expected = count * weights / np.exp(-(every**2) / (2 * deviation**2)).sum()
+    seen = np.array([np.sum(sample == value) for value in k])
+    rest = count - expected.sum()
+    # A true sample fails this once in a million runs.
+    assert chisquare([*seen, count - seen.sum()], [*expected, rest]).pvalue > 1e-6
+    assert abs(sample.mean()) < 6 * deviation / math.sqrt(count)
+
+
+def test_inversion_is_what_the_definition_says():
+    deviation = 4.2
+    table = _cumulative(deviation)
+    sampler = discrete_gaussian(deviation)
+
+    class Source:
+        def words(self, count, purpose):
+            rng = np.random.default_rng(5)
+            words = rng.integers(0, 2**64, count, dtype=np.uint64)
+            words[:4] = [0, 2**64 - 1, np.uint64(table[30] >> 64), np.uint64(table[50] >> 64)]
+            return words
+
+    sample = sampler.sample(500, Source())
+    words = Source().words(564, "noise")
+    spare = iter(words[500:].tolist())
+    highs = {entry >> 64 for entry in table}
+    for value, word in zip(sample.tolist(), words[:500].tolist(), strict=True):
+        number = (word << 64) | (next(spare) if word in highs else 0)
+        least = next(k for k, entry in enumerate(table) if number < entry)
+        assert value == least - len(table) // 2
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-6, 0.01, 1.0, 1e3]), st.integers(1, 2000))
+def test_no_contribution_is_longer_than_the_sensitivity(seed, scale, levels):
+    mechanism = vm.AggregateGaussian(noise_multiplier=1.0, levels=levels)
+    raw = contribution(np.random.default_rng(seed), 3, scale)
+    norms = np.linalg.norm(raw.heights, axis=1)
+    vectors = mechanism._clipped(raw, norms) * (mechanism.levels / mechanism.clip)
+    for vector in vectors:
+        whole = mechanism._on_lattice(vector)
+        assert math.sqrt(whole @ whole) <= mechanism.sensitivity(len(vector))
+        assert np.abs(whole - vector).max() <= 1 or not whole.any()
+
+
+def test_the_sum_is_read_as_the_mean_of_clipped_gradients():
+    rng = np.random.default_rng(0)
+    users = 400
+    raw = contribution(rng, users, 0.05)
+    sent = FIXED.answer(raw, GRID, draws(users), users)
+    assert sent.uploads.dtype == np.int64
+    assert (sent.weights == 1).all()
+    heights, theta = FIXED.read(sent.uploads.sum(axis=0), sent.propagation.sum(axis=0), users)
+    limit = math.sqrt(1 - 0.2**2) * 0.5
+    norms = np.linalg.norm(raw.heights, axis=1)
+    clipped = raw.heights * np.minimum(1, limit / norms)[:, None]
+    # σ of the mean: at least zΔ/n, at most that over √(1 − dropout), rounded up to 3 digits.
+    deviation = 2.0 * FIXED.clip / users / math.sqrt(0.9)
+    away = (heights - clipped.mean(axis=0)) / deviation
+    assert np.abs(away).max() < 5
+    assert 0.6 < away.std() < 1.4
+    assert np.isfinite(theta).all()
+
+
+def test_noise_on_the_sum_is_what_is_promised_even_when_some_are_missing():
+    users, missing = 50, 5
+    raw = Contribution(*(np.zeros_like(part) for part in vars(contribution(
+        np.random.default_rng(0), users)).values()))  # fmt: skip
+    sums = []
+    for seed in range(300):
+        sent = FIXED.answer(raw, GRID, draws(users, seed), users)
+        sums.append(np.hstack([sent.uploads, sent.propagation])[missing:].sum(axis=0))
+    promised = FIXED.noise_multiplier * FIXED.sensitivity(GRID.cells + 4)
+    values = np.ravel(sums)
+    # Relative deviation of a sample variance: √(2/n); rounding up adds at most 1 %.
+    slack = 5 * math.sqrt(2 / len(values))
+    assert 1 - slack < values.var() / promised**2 < 1.02 + slack
+    assert FIXED.least_answers(users) == users - missing
+
+
+def test_users_who_keep_back_send_noise_only():
+    mechanism = vm.AggregateGaussian(noise_multiplier=0.05, contribute=0.25, clip=1.0, levels=4096)
+    users = 2000
+    raw = contribution(np.random.default_rng(0), users, 10.0)
+    sent = mechanism.answer(raw, GRID, draws(users), users)
+    there = np.linalg.norm(sent.uploads, axis=1) > 2000  # a clipped contribution is 4096 long
+    share = there.mean()
+    assert abs(share - 0.25) < 5 * math.sqrt(0.25 * 0.75 / users)
+    heights, _ = mechanism.read(sent.uploads.sum(axis=0), sent.propagation.sum(axis=0), users)
+    all_in = raw.heights / np.linalg.norm(raw.heights, axis=1)[:, None] * math.sqrt(1 - 0.2**2)
+    # Each entry of the mean has the scatter of a sample: 1/√(q n M) of a unit vector's norm.
+    scatter = 1 / math.sqrt(0.25 * users * GRID.cells)
+    assert np.abs(heights - all_in.mean(axis=0)).max() < 5 * scatter
+
+
+def test_a_vanishing_gradient_looks_like_any_other():
+    raw = contribution(np.random.default_rng(0), 2, 0.0)
+    sent = FIXED.answer(raw, GRID, draws(2), 2)
+    assert (sent.uploads != 0).all(axis=1).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0}, "epsilon must be greater than 0"),
+        ({"delta": 1}, "delta is a small probability"),
+        ({"dropout": -0.1}, "dropout is a share"),
+        ({"dropout": 1}, "below 1"),
+        ({"contribute": 0}, "contribute is a share"),
+        ({"theta_share": 1}, "below 1"),
+        ({"levels": 0}, "levels must be at least 1"),
+        ({"noise_multiplier": 0}, "noise_multiplier must be greater"),
+    ],
+)
+def test_wrong_promises_are_refused(arguments, message):
+    with pytest.raises(vm.VeilmapError, match=message):
+        vm.AggregateGaussian(**arguments)
+
+
+def test_what_cannot_be_proven_is_refused():
+    raw = contribution(np.random.default_rng(0), 2)
+    with pytest.raises(vm.VeilmapError, match="not fixed yet"):
+        vm.AggregateGaussian().answer(raw, GRID, draws(2), 2)
+    coarse = vm.AggregateGaussian(noise_multiplier=1.0, levels=4)
+    with pytest.raises(vm.VeilmapError, match="too coarse to be proven"):
+        coarse.answer(raw, GRID, draws(2), 100)
+    raw.heights[0, 0] = np.nan
+    with pytest.raises(vm.VeilmapError, match="not finite"):
+        FIXED.answer(raw, GRID, draws(2), 2)
