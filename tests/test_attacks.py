@@ -347,12 +347,13 @@ def test_a_posterior_is_what_probability_says():
     belief = Posterior(grid, ("a", 7), np.log(p).astype(np.float32) + 3)
     np.testing.assert_allclose(belief.probability, p, rtol=1e-6)
     np.testing.assert_allclose(belief.entropy(), [1.75, 2.0], rtol=1e-6)
+    np.testing.assert_array_equal(belief.credible_region(0.7)[0], [True, True, False, False])
     np.testing.assert_allclose(belief.credible_area(0.7), [2 * 4.0, 3 * 4.0])
     np.testing.assert_allclose(belief.modes()[0], [1.0, 1.0])
     np.testing.assert_allclose(belief.means()[1], [4.0, 1.0])
     assert belief.map_of(7).shape == (1, 4)
-    here = {"a": np.array([5.0, 1.0]), 7: np.array([90.0, 1.0])}
-    np.testing.assert_array_equal(belief.covers(here, 0.7), [False, False])
+    here = {"a": np.array([3.0, 1.0]), 7: np.array([90.0, 1.0])}
+    np.testing.assert_array_equal(belief.covers(here, 0.5), [False, False])
     np.testing.assert_array_equal(belief.covers(here, 0.8), [True, False])
 
 

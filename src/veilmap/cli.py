@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import click
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from veilmap import __version__, accounting
 from veilmap.errors import VeilmapError
@@ -69,6 +67,7 @@ def demo(
 ) -> None:
     """Learn a city's map with and without noise, attack it, compare and draw."""
     from veilmap import demo as the_demo
+    from veilmap import tables
 
     _writable_folder(out)
     with _progress() as progress:
@@ -80,22 +79,11 @@ def demo(
 
         result = the_demo.run(out, seed=seed, users=users, rounds=rounds, on_round=on_round)
 
-    table = Table(
-        title=f"Map error on 200 unseen users; centroid attacker in the first and last round"
-        f" (seed {seed})"
-    )
-    table.add_column("method", no_wrap=True)
-    for title in ("MAE (dB)", "first (m)", "last (m)", "s"):
-        table.add_column(title, justify="right")
-    for row in result.rows:
-        first, last = (_number(v, 0) for v in (row.first_error_m, row.last_error_m))
-        table.add_row(
-            row.name, _number(row.mae_db, 2) or "–", first, last, row.note or f"{row.seconds:.1f}"
-        )
-    _console.print(table)
+    _console.print(tables.demo_table(result.rows, seed))
     _console.print(
-        "The noise misleads an attacker who takes centroids. It is obfuscation, not a proven"
-        " guarantee: an attacker who knows it can do better."
+        "The paper's noise misleads an attacker who takes centroids; one who knows it finds"
+        " users all the same. Sums hide them, with noise of their own even provably:"
+        " docs/privacy.md."
     )
     _console.print("Wrote " + ", ".join(path.name for path in result.files) + f" to {out}/")
 
@@ -187,6 +175,8 @@ def train(
     tested = "" if math.isnan(mae) else f", map MAE {mae:.2f} dB on test users"
     promised = "" if math.isnan(spent) else f", ε = {spent:.3g} spent"
     _console.print(f"loss {run.history[-1].loss:.2f} dB²{tested}{promised}")
+    if promised and seed is not None:
+        _console.print("With a seed anyone who knows it can recompute the noise: research only.")
     if run.stopped:
         _console.print(run.stopped)
     _console.print(f"Wrote the run to {out}/")
@@ -219,7 +209,7 @@ def audit(
 
     With several runs, also draw their map error against it.
     """
-    from veilmap import auditing, reports
+    from veilmap import auditing, reports, tables
     from veilmap.auditing import Audit
     from veilmap.federation import Run
 
@@ -230,13 +220,14 @@ def audit(
     for path, run, truth, unseen in loaded:
         with _console.status(f"attacking {path} …"):
             found = auditing.audit(run, truth, rounds=_chosen_rounds(rounds), test=unseen)
-        _show_audit(found, path)
+        _console.print(tables.audit_table(found, path))
+        _console.print(tables.audit_headline(found))
         audits[_label(found, path, audits)] = found
         own = folder if len(runs) == 1 else folder / path.name
         files = reports.write_audit(found, run.radio_map, own)
         _console.print("Wrote " + ", ".join(file.name for file in files) + f" to {own}/")
     if len(runs) > 1:
-        _show_tradeoff(audits)
+        _console.print(tables.tradeoff_table(audits))
         _console.print(f"Wrote {reports.write_tradeoff(audits, folder)}")
     if json_out is not None:
         reports.write_json({name: found.as_dict() for name, found in audits.items()}, json_out)
@@ -254,7 +245,7 @@ def bench(
     ] = None,
 ) -> None:
     """Measure speed, growth, memory, accuracy and start-up on this machine."""
-    from veilmap import benchmarks
+    from veilmap import benchmarks, tables
 
     if out is not None:
         _writable_folder(out.parent)
@@ -262,14 +253,7 @@ def bench(
     for name in benchmarks.chosen(only):
         with _console.status(f"measuring {name} …"):
             figures += benchmarks.run(name, seed)
-    table = Table(title="Benchmarks (ratios within this run)")
-    table.add_column("what")
-    table.add_column("measured", justify="right")
-    table.add_column("bar", justify="right")
-    table.add_column("")
-    for figure in figures:
-        table.add_row(figure.name, figure.shown, figure.bar_shown, figure.verdict)
-    _console.print(table)
+    _console.print(tables.benchmark_table(figures))
     if out is not None:
         benchmarks.save(figures, out)
         _console.print(f"Wrote {out}")
@@ -280,10 +264,6 @@ def _progress() -> "Progress":
 
     columns = (*Progress.get_default_columns()[:3], TimeRemainingColumn())
     return Progress(*columns, TextColumn("{task.fields[note]}"), console=_console)
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _mechanism(name: str, **options: float | None) -> Mechanism:
@@ -357,50 +337,6 @@ def _truth(
     if fingerprint(truth) != RunFolder(path).config()["data"]:
         raise VeilmapError(f"{path} was trained on other measurements; name them with --data")
     return truth, unseen
-
-
-def _show_audit(found: "Audit", path: Path) -> None:
-    from veilmap import reports
-
-    table = Table(
-        title=f"Where attackers place the users of {path} ({reports.label(found)})",
-        caption="distances in metres; ≤10: percent of users found within 10 m",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("attack", no_wrap=True)
-    table.add_column("round", no_wrap=True)
-    for title in ("median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100"):
-        table.add_column(title, justify="right", no_wrap=True)
-    before = ""
-    for name, *figures in reports.table_rows(found):
-        if before and name != before:
-            table.add_section()
-        table.add_row("" if name == before else name, *figures)
-        before = name
-    _console.print(table)
-    best, prior = found.strongest, found.prior
-    seen = "all rounds" if best.when == "all" else f"round {int(best.when) + 1}"
-    mae = "not measured" if math.isnan(found.mae_db) else f"{found.mae_db:.2f} dB"
-    _console.print(
-        f"Strongest attack: {best.attack} on {seen}, median error {best.median.value:.1f} m"
-        f" [{best.median.low:.1f}, {best.median.high:.1f}]; guessing gives"
-        f" {prior.median.value:.0f} m. Least RMSE of all attacks: {found.closest_rmse:.2f} ×"
-        f" guessing. Map MAE: {mae}."
-    )
-    _console.print(f"Promise: {found.promise}.")
-
-
-def _show_tradeoff(audits: "dict[str, Audit]") -> None:
-    table = Table(title="Map error against the strongest attack")
-    table.add_column("run", no_wrap=True)
-    table.add_column("map MAE (dB)", justify="right")
-    table.add_column("strongest attack")
-    table.add_column("median (m)", justify="right")
-    for name, found in audits.items():
-        best = found.strongest
-        table.add_row(name, f"{found.mae_db:.2f}", best.attack, f"{best.median.value:.1f}")
-    _console.print(table)
 
 
 def _label(found: "Audit", path: Path, taken: "dict[str, Audit]") -> str:

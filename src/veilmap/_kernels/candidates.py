@@ -56,10 +56,8 @@ def expected_gradients(
     cells, e, _ = _buffers(frame)
     ones_x, ones_y = np.ones(2), np.ones(2)
     per_link = 2.0 / len(stations)
+    both = np.zeros((len(block_of), 2), np.float32)  # side by side, so that one cell is one place
     for i in range(start, stop):
-        first, second = expected[i], shifted[i]
-        first[:] = 0.0
-        second[:] = 0.0
         for b in range(len(stations)):
             n, predicted = _link(
                 places[i], stations[b], frame, terrain, theta, cells, e, ones_x, ones_y
@@ -67,14 +65,19 @@ def expected_gradients(
             residual = gains[i, b] - predicted
             for m in range(n):
                 share = per_link * e[m]
-                first[cells[m]] += residual * share
-                second[cells[m]] += share
+                pair = both[cells[m]]
+                pair[0] += residual * share
+                pair[1] += share
         products[i] = 0.0
-        for m in range(len(first)):
-            block = block_of[m]
-            products[i, 0, block] += first[m] * first[m]
-            products[i, 1, block] += second[m] * second[m]
-            products[i, 2, block] += first[m] * second[m]
+        for m in range(len(both)):
+            first, second = both[m, 0], both[m, 1]
+            expected[i, m], shifted[i, m] = first, second
+            if second != 0.0:
+                block = block_of[m]
+                products[i, 0, block] += first * first
+                products[i, 1, block] += second * second
+                products[i, 2, block] += first * second
+                both[m, 0] = both[m, 1] = 0.0
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -139,6 +142,52 @@ def _log_ratio(n, covariance, excess, upload, variance, chosen):
     return result
 
 
+@njit(inline="always")
+def _moments(residual, taken, spread):
+    """Mean and variance of a link's residual when only a share of the links was measured."""
+    return taken * residual, taken * spread**2 + max(taken * (1.0 - taken), 0.0) * residual**2
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _add_energy(links, taken, per_link, spread, energy, touched):
+    """Expected squares of a place's gradient, cell by cell; cells touched, and their sum."""
+    offsets, all_cells, all_shares, residuals = links
+    count = 0
+    whole = 0.0
+    for b in range(len(residuals)):
+        mean, other = _moments(residuals[b], taken, spread)
+        square = (mean * mean + other) * per_link * per_link
+        for m in range(offsets[b], offsets[b + 1]):
+            cell = all_cells[m]
+            if energy[cell] == 0.0:
+                touched[count] = cell
+                count += 1
+            share = square * all_shares[m] ** 2 + 1e-300
+            energy[cell] += share
+            whole += share
+    return count, whole
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _add_moments(links, taken, per_link, spread, slots, own_slots, own_shares, covariance, excess):
+    """Add the chosen cells' covariance to its upper half, take their mean off the excess."""
+    offsets, all_cells, all_shares, residuals = links
+    for b in range(len(residuals)):
+        mean, other = _moments(residuals[b], taken, spread)
+        mean *= per_link
+        other *= per_link * per_link
+        own = 0
+        for m in range(offsets[b], offsets[b + 1]):
+            if slots[all_cells[m]] >= 0:
+                own_slots[own], own_shares[own] = slots[all_cells[m]], all_shares[m]
+                own += 1
+        for i in range(own):
+            excess[own_slots[i]] -= mean * own_shares[i]
+            for j in range(i + 1):
+                low, high = min(own_slots[i], own_slots[j]), max(own_slots[i], own_slots[j])
+                covariance[low, high] += other * own_shares[i] * own_shares[j]
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
 def log_evidence(
     start, stop, places, users, stations, gains, frame, terrain, theta,
@@ -157,7 +206,6 @@ def log_evidence(
         np.zeros(stations_count + 1, np.int64), np.empty(stations_count * len(cells), np.int64),
         np.empty(stations_count * len(cells)), np.empty(stations_count),
     )  # fmt: skip
-    offsets, all_cells, all_shares, residuals = links
     energy, touched, slots = np.zeros(size), np.empty(size, np.int64), np.empty(size, np.int64)
     chosen, excess = np.empty(most_cells, np.int64), np.empty(most_cells)
     covariance = np.empty((most_cells, most_cells))
@@ -165,48 +213,19 @@ def log_evidence(
     for k in range(start, stop):
         user = users[k]
         upload, variance = uploads[user], variances[user]
+        taken, per_link = counts[user] / stations_count, 2.0 / counts[user]
         _shares(places[k], stations, gains[k], frame, terrain, theta, walk, links)
-        taken = counts[user] / stations_count
-        per_link = 2.0 / counts[user]
-        count = 0
-        whole = 0.0
-        for b in range(stations_count):
-            mean, other = _moments(residuals[b], taken, spread)
-            square = (mean * mean + other) * per_link * per_link
-            for m in range(offsets[b], offsets[b + 1]):
-                cell = all_cells[m]
-                if energy[cell] == 0.0:
-                    touched[count] = cell
-                    count += 1
-                share = square * all_shares[m] ** 2 + 1e-300
-                energy[cell] += share
-                whole += share
-        scale = min(1.0, clip * clip / max(whole, 1e-300))
+        count, whole = _add_energy(links, taken, per_link, spread, energy, touched)
+        scale = min(1.0, clip * clip / max(whole, 1e-300))  # what clipping left of the energy
         n = _strongest(energy, touched, count, variance, scale, slots, chosen)
         for i in range(n):
             excess[i] = upload[chosen[i]]
             covariance[i, i:n] = 0.0
             covariance[i, i] = variance[chosen[i]]
-        for b in range(stations_count):
-            mean, other = _moments(residuals[b], taken, spread)
-            mean *= per_link * math.sqrt(scale)
-            other *= per_link * per_link * scale
-            own = 0
-            for m in range(offsets[b], offsets[b + 1]):
-                if slots[all_cells[m]] >= 0:
-                    own_slots[own], own_shares[own] = slots[all_cells[m]], all_shares[m]
-                    own += 1
-            for i in range(own):
-                excess[own_slots[i]] -= mean * own_shares[i]
-                for j in range(i + 1):
-                    low, high = min(own_slots[i], own_slots[j]), max(own_slots[i], own_slots[j])
-                    covariance[low, high] += other * own_shares[i] * own_shares[j]
+        clipped = per_link * math.sqrt(scale)
+        _add_moments(
+            links, taken, clipped, spread, slots, own_slots, own_shares, covariance, excess
+        )
         out[k] = _log_ratio(n, covariance, excess, upload, variance, chosen)
         for i in range(count):
             energy[touched[i]] = 0.0
-
-
-@njit(inline="always")
-def _moments(residual, taken, spread):
-    """Mean and variance of a link's residual when only a share of the links was measured."""
-    return taken * residual, taken * spread**2 + max(taken * (1.0 - taken), 0.0) * residual**2

@@ -78,18 +78,30 @@ class Differencing(Attack):
         )  # (R, N)
         seen = np.array([match.of_sum for match in matches])  # (R, K)
         own = np.array([match.own for match in matches]).mean(axis=0)  # (K,)
-        patterns, pattern_of = np.unique(taking_part, axis=1, return_inverse=True)  # (R, ·)
+        # Users who took part in the same rounds cannot be told apart: one row for all of them.
+        patterns, pattern_of = np.unique(taking_part, axis=1, return_inverse=True)
+        found, resolved = _unmixed(taking_part, patterns, seen)
         crowd = seen.sum(axis=0) / taking_part.sum()  # a user's mean match
-        differs = patterns - patterns.mean(axis=0)  # each user's rounds with and without it
-        together = taking_part - taking_part.mean(axis=0)
-        equations = together @ together.T
-        ridge = _RIDGE * np.trace(equations) / len(equations) + 1e-9
-        mixing = np.linalg.solve(equations + ridge * np.eye(len(equations)), differs).T
-        found = mixing @ (seen - seen.mean(axis=0))  # each pattern's own match, (·, K)
-        resolved = np.einsum("pr,rp->p", mixing, differs)
         prior = np.log(np.maximum(crowd, 0) + _EMPTY * np.abs(crowd).mean() + 1e-300)
         evidence = prior + self.confidence * _log_ratio(found, resolved, own)
         return Posterior(candidates.grid, clients, evidence[pattern_of].astype(np.float32))
+
+
+def _unmixed(
+    taking_part: NDArray[np.float64], patterns: NDArray[np.float64], seen: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Each pattern's own match (·, K), and how much of it the equations can show (·,).
+
+    Solves seen = taking_part · own for the part of it that differs between rounds, with a
+    ridge; what is the same in all rounds belongs to the crowd.
+    """
+    differs = taking_part - taking_part.mean(axis=0)
+    equations = differs @ differs.T
+    equations += (_RIDGE * np.trace(equations) / len(equations) + 1e-9) * np.eye(len(equations))
+    own_rounds = patterns - patterns.mean(axis=0)
+    mixing = np.linalg.solve(equations, own_rounds).T
+    found = mixing @ (seen - seen.mean(axis=0))
+    return found, np.einsum("pr,rp->p", mixing, own_rounds)
 
 
 @dataclass(frozen=True)

@@ -51,11 +51,18 @@ class Posterior:
         p = self.probability.astype(np.float64)
         return -np.sum(p * np.log2(np.maximum(p, 1e-300)), axis=1)
 
+    def credible_region(self, level: float = 0.95) -> NDArray[np.bool_]:
+        """The fewest cells that hold every user with probability ``level``, (n, K)."""
+        order = np.argsort(-self.probability, axis=1, kind="stable")
+        held = np.cumsum(np.take_along_axis(self.probability, order, 1), axis=1, dtype=np.float64)
+        needed = np.hstack([np.ones((len(held), 1), dtype=bool), held[:, :-1] < level])
+        region = np.zeros(order.shape, dtype=bool)
+        np.put_along_axis(region, order, needed, 1)
+        return region
+
     def credible_area(self, level: float = 0.95) -> NDArray[np.float64]:
-        """Area that holds every user with probability ``level``, (n,), in m²."""
-        ordered = -np.sort(-self.probability, axis=1)
-        cells = 1 + np.sum(np.cumsum(ordered, axis=1, dtype=np.float64) < level, axis=1)
-        return np.minimum(cells, self.grid.cells) * self.grid.cell_size**2
+        """Area of that region, (n,), in m²."""
+        return self.credible_region(level).sum(axis=1) * self.grid.cell_size**2
 
     def covers(
         self, true_xy: Mapping[ClientId, NDArray[np.float64]], level: float = 0.95
@@ -63,9 +70,7 @@ class Posterior:
         """Whether the credible region holds the truth, (n,): ``level`` of all if calibrated."""
         places = np.array([true_xy[client] for client in self.clients])
         cells = self.grid.cell_of(places)
-        own = self.probability[np.arange(len(cells)), cells][:, None]
-        before = np.where(self.probability > own, self.probability, 0).sum(axis=1)
-        return (cells >= 0) & (before < level)
+        return (cells >= 0) & self.credible_region(level)[np.arange(len(cells)), cells]
 
 
 def added(posteriors: list[Posterior]) -> Posterior:

@@ -20,6 +20,8 @@ BENCHMARKS = {
     "accuracy": "veilmap.benchmarks.accuracy",
     "schemes": "veilmap.benchmarks.schemes",
     "recipe": "veilmap.benchmarks.recipe",
+    "attacks": "veilmap.benchmarks.attacks",
+    "promise": "veilmap.benchmarks.promise",
     "start-up": "veilmap.benchmarks.start_up",
 }
 

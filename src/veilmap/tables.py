@@ -1,0 +1,92 @@
+"""Results as tables for a terminal of eighty columns."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from veilmap import reports
+from veilmap.auditing import Audit
+from veilmap.benchmarks import Figure
+from veilmap.demo import Row
+
+
+def demo_table(rows: Sequence[Row], seed: int) -> Table:
+    """Map error and attackers' error of every scheme of the demo."""
+    table = _table(f"Map error on 200 unseen users; attackers' median error (seed {seed})")
+    table.add_column("method", no_wrap=True)
+    _numbers(table, "MAE (dB)", "centroid (m)", "best (m)")
+    table.add_column("best attack", no_wrap=True)
+    for row in rows:
+        centroid, strongest = (_number(v, 1) for v in (row.centroid_m, row.strongest_m))
+        mae = _number(row.mae_db, 2) or "–"
+        table.add_row(row.name, mae, centroid, strongest, row.strongest or row.note)
+    return table
+
+
+def benchmark_table(figures: Sequence[Figure]) -> Table:
+    """Measured figures beside their bars."""
+    table = Table(title="Benchmarks (ratios within this run)")
+    table.add_column("what")
+    _numbers(table, "measured", "bar")
+    table.add_column("")
+    for figure in figures:
+        table.add_row(figure.name, figure.shown, figure.bar_shown, figure.verdict)
+    return table
+
+
+def audit_table(audit: Audit, path: Path) -> Table:
+    """Every attack in the first, middle and last round, and with all rounds together."""
+    table = _table(f"Where attackers place the users of {path.name}: {reports.label(audit)}")
+    table.caption = "distances in metres; ≤10: percent of users found within 10 m"
+    table.add_column("attack", no_wrap=True)
+    table.add_column("round", no_wrap=True)
+    _numbers(table, "median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100")
+    before = ""
+    for name, *figures in reports.table_rows(audit):
+        if before and name != before:
+            table.add_section()
+        table.add_row("" if name == before else name, *figures)
+        before = name
+    return table
+
+
+def audit_headline(audit: Audit) -> str:
+    """The strongest attack, and what was promised."""
+    best, prior = audit.strongest, audit.prior
+    seen = f"{len(audit.rounds)} rounds" if best.when == "all" else f"round {int(best.when) + 1}"
+    mae = "not measured" if math.isnan(audit.mae_db) else f"{audit.mae_db:.2f} dB"
+    return (
+        f"Strongest attack: {best.attack} on {seen}, median error {best.median.value:.2g} m"
+        f" (95 % CI {best.median.low:.2g} to {best.median.high:.2g}); guessing gives"
+        f" {prior.median.value:.0f} m.\nLeast RMSE of all attacks: {audit.closest_rmse:.2f} ×"
+        f" guessing. Map MAE: {mae}.\nPromise: {audit.promise}."
+    )
+
+
+def tradeoff_table(audits: Mapping[str, Audit]) -> Table:
+    """Map error against the strongest attack, one line a run."""
+    table = _table("Map error against the strongest attack")
+    table.add_column("run", no_wrap=True)
+    _numbers(table, "map MAE (dB)")
+    table.add_column("strongest attack", no_wrap=True)
+    _numbers(table, "median (m)")
+    for name, audit in audits.items():
+        best = audit.strongest
+        table.add_row(name, f"{audit.mae_db:.2f}", best.attack, f"{best.median.value:.2g}")
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+
+
+def _numbers(table: Table, *titles: str) -> None:
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
