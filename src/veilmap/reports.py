@@ -37,7 +37,8 @@ def write_tradeoff(audits: dict[str, Audit], out: Path) -> Path:
     points = []
     for name, audit in audits.items():
         median = audit.strongest.median
-        points.append(TradeoffPoint(name, audit.mae_db, median.value, median.low, median.high))
+        title = f"{name} ({audit.prior.users:,} users)"
+        points.append(TradeoffPoint(title, audit.mae_db, median.value, median.low, median.high))
     prior = float(np.mean([audit.prior.median.value for audit in audits.values()]))
     known = [point for point in points if not math.isnan(point.mae_db)]
     return plots.save(plots.tradeoff_figure(known, prior), out / "tradeoff.png")
@@ -109,15 +110,17 @@ def table_rows(audit: Audit) -> list[list[str]]:
                 [
                     name,
                     title.removeprefix("round ").removesuffix(" rounds together"),
-                    _metres(median.value),
-                    f"{_metres(median.low)}–{_metres(median.high)}",
-                    _metres(s.rmse.value),
-                    _metres(s.within_95.value),
+                    metres(median.value),
+                    f"{metres(median.low)}–{metres(median.high)}",
+                    metres(s.rmse.value),
+                    metres(s.within_95.value),
                     *(f"{100 * share.value:.0f}" for share in s.found.values()),
                 ]
             )
     return rows
 
 
-def _metres(value: float) -> str:
-    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
+def metres(value: float) -> str:
+    """A distance as people read it: about two digits."""
+    digits = 2 if value < 0.95 else 1 if value < 9.5 else 0
+    return f"{value:.{digits}f}"

@@ -11,6 +11,7 @@ from veilmap import reports
 from veilmap.auditing import Audit
 from veilmap.benchmarks import Figure
 from veilmap.demo import Row
+from veilmap.reports import metres
 
 
 def demo_table(rows: Sequence[Row], seed: int) -> Table:
@@ -59,8 +60,8 @@ def audit_headline(audit: Audit) -> str:
     seen = f"{len(audit.rounds)} rounds" if best.when == "all" else f"round {int(best.when) + 1}"
     mae = "not measured" if math.isnan(audit.mae_db) else f"{audit.mae_db:.2f} dB"
     return (
-        f"Strongest attack: {best.attack} on {seen}, median error {best.median.value:.2g} m"
-        f" (95 % CI {best.median.low:.2g} to {best.median.high:.2g}); guessing gives"
+        f"Strongest attack: {best.attack} on {seen}, median error {metres(best.median.value)} m"
+        f" (95 % CI {metres(best.median.low)} to {metres(best.median.high)}); guessing gives"
         f" {prior.median.value:.0f} m.\nLeast RMSE of all attacks: {audit.closest_rmse:.2f} ×"
         f" guessing. Map MAE: {mae}.\nPromise: {audit.promise}."
     )
@@ -75,7 +76,7 @@ def tradeoff_table(audits: Mapping[str, Audit]) -> Table:
     _numbers(table, "median (m)")
     for name, audit in audits.items():
         best = audit.strongest
-        table.add_row(name, f"{audit.mae_db:.2f}", best.attack, f"{best.median.value:.2g}")
+        table.add_row(name, f"{audit.mae_db:.2f}", best.attack, metres(best.median.value))
     return table
 
 

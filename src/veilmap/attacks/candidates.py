@@ -64,13 +64,17 @@ class Candidates:
         return self.gains(self.places(self.grid.centres))
 
     def templates(self, broadcast: RadioMap) -> "Iterator[Templates]":
-        """What users at all candidates would upload in answer to a broadcast, some at a time."""
+        """What users at all candidates would upload in answer to a broadcast, some at a time.
+
+        Each is overwritten by the next: memory stays bounded, and is paid for once.
+        """
         places = self.places(self.grid.centres)
-        block = max(1, int(_BLOCK_BYTES / (8 * broadcast.grid.cells)))
-        for first in range(0, len(places), block):
-            own = slice(first, min(first + block, len(places)))
+        size = max(1, int(_BLOCK_BYTES / (8 * broadcast.grid.cells)))
+        room = Templates.room(min(size, len(places)), broadcast.grid)
+        for first in range(0, len(places), size):
+            own = slice(first, min(first + size, len(places)))
             yield expected_gradients(
-                broadcast, places[own], self.stations, self.gains_at_centres[own], own
+                broadcast, places[own], self.stations, self.gains_at_centres[own], room.part(own)
             )
 
 
@@ -94,28 +98,39 @@ class Templates:
     shifted: NDArray[np.float32]
     products: NDArray[np.float32]
 
+    @classmethod
+    def room(cls, count: int, grid: Grid) -> "Templates":
+        """Room for the templates of ``count`` candidates."""
+        expected, shifted = np.empty((2, count, grid.cells), dtype=np.float32)
+        products = np.empty((count, 3, Blocks(grid.shape).count), dtype=np.float32)
+        return cls(slice(0, count), expected, shifted, products)
+
+    def part(self, own: slice) -> "Templates":
+        """The first rows of this room, for the candidates ``own``."""
+        rows = slice(0, own.stop - own.start)
+        return Templates(own, self.expected[rows], self.shifted[rows], self.products[rows])
+
 
 def expected_gradients(
     broadcast: RadioMap,
     places: NDArray[np.float64],
     stations: NDArray[np.float64],
     gains: NDArray[np.float64],
-    own: slice = slice(None),
+    room: Templates | None = None,
 ) -> Templates:
     """What users at ``places`` who measure ``gains`` (n, B) would upload, before clipping."""
     grid, theta = broadcast.grid, broadcast.propagation.as_array()
-    blocks = Blocks(grid.shape)
-    expected, shifted = np.empty((2, len(places), grid.cells), dtype=np.float32)
-    products = np.empty((len(places), 3, blocks.count), dtype=np.float32)
+    made = room or Templates.room(len(places), grid)
+    block_of = Blocks(grid.shape).of_cell
 
     def part(start: int, stop: int) -> None:
         kernels.expected_gradients(
-            start, stop, places, stations, gains, grid.frame, broadcast.terrain, theta,
-            blocks.of_cell, expected, shifted, products,
+            start, stop, places, stations, gains, grid.frame, broadcast.terrain, theta, block_of,
+            made.expected, made.shifted, made.products,
         )  # fmt: skip
 
     run_parts(part, even_parts(len(places)))
-    return Templates(own, expected, shifted, products)
+    return made
 
 
 def _coarse(grid: Grid) -> Grid:

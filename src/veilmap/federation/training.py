@@ -162,12 +162,12 @@ def train(
         keeps = keep_uploads == "all" or number in keep_uploads
         recorder = RoundRecorder(keep_users) if keeps and sees == "uploads" else None
         total, insights = _collect(server, data, turnout, seed, recorder)
-        if total.opens:
-            if not account.affords(total):
-                break
-            account.open(total)
+        if total.opens and not account.affords(total):
+            break
         if folder and number == 0 and not resume:
             folder.start(config, stations)  # not before a round has shown that training can work
+        if total.opens:
+            account.open(total)
         if keeps and total.opens:
             kept[number] = recorder.seen(total.broadcast) if recorder else server.read(total)
             if folder:

@@ -13,6 +13,7 @@ from veilmap.plots._style import ATTACKER, SIZE, SMALL
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#d55e00", "#999999")
 _STYLES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 def cdf_figure(panels: Mapping[str, Mapping[str, NDArray[np.float64]]], title: str) -> Figure:
@@ -48,7 +49,7 @@ def posterior_figure(
     title: str,
 ) -> Figure:
     """What an attacker believes about one user over the city: (name, grid, probability) each."""
-    figure = Figure(figsize=(3.5 * len(beliefs) + 0.8, 3.9), layout="constrained")
+    figure = Figure(figsize=(3.5 * len(beliefs) + 0.8, 4.3), layout="constrained")
     figure.suptitle(title, fontsize=SIZE + 1)
     row = figure.subplots(1, len(beliefs), sharey=True, squeeze=False)[0]
     shown = None
@@ -93,7 +94,7 @@ class TradeoffPoint:
 
 def tradeoff_figure(points: Sequence[TradeoffPoint], prior_m: float) -> Figure:
     """Map error against the strongest attack's error; the prior's error is the ceiling."""
-    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    figure = Figure(figsize=(8.4, 4.4), layout="constrained")
     axes = figure.subplots()
     axes.axhline(prior_m, color="0.5", ls="--", lw=1)
     axes.annotate(
@@ -103,15 +104,13 @@ def tradeoff_figure(points: Sequence[TradeoffPoint], prior_m: float) -> Figure:
     for number, point in enumerate(points):
         bars = [[max(point.error_m - point.low_m, 0)], [max(point.high_m - point.error_m, 0)]]
         axes.errorbar(
-            point.mae_db, max(point.error_m, 0.01), yerr=bars, fmt="o", capsize=3, ms=7,
-            color=_COLOURS[number % len(_COLOURS)],
+            point.mae_db, max(point.error_m, 0.01), yerr=bars, capsize=3, ms=8, ls="",
+            marker=_MARKERS[number % len(_MARKERS)], color=_COLOURS[number % len(_COLOURS)],
+            label=point.label,
         )  # fmt: skip
-        axes.annotate(
-            point.label, (point.mae_db, max(point.error_m, 0.01)), xytext=(8, 3),
-            textcoords="offset points", fontsize=SMALL,
-        )  # fmt: skip
+    figure.legend(fontsize=SMALL, loc="outside right upper")
     axes.set_yscale("log")
-    axes.margins(x=0.25)
+    axes.margins(0.1)
     axes.set_xlabel("map MAE on unseen users (dB); left is better", fontsize=SIZE)
     axes.set_ylabel("median error of the strongest attack (m); up is safer", fontsize=SIZE)
     axes.grid(alpha=0.3)
