@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _files, plots
-from veilmap.attacks import WeightedCentroid
+from veilmap.attacks import GradientInversion, MatchedFilter, WeightedCentroid
 from veilmap.auditing import audit
 from veilmap.baselines import (
     Baseline,
@@ -23,6 +23,7 @@ from veilmap.baselines import (
 )
 from veilmap.errors import VeilmapError
 from veilmap.federation import HistoryRow, Run, train
+from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import ServerSees
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
@@ -52,7 +53,7 @@ class Row:
         On unseen users.
     centroid_m, strongest_m : float or None
         Median error of the paper's centroid attacker in the last round, and of the strongest
-        attack on the first and last round.
+        attack on the first.
     strongest : str
         That attack's name.
     seconds : float
@@ -134,11 +135,28 @@ def _timed(name: str, baseline: Baseline, data: Measurements, unseen: Measuremen
 
 def _attacked(name: str, run: Run, data: Measurements, unseen: Measurements, seconds: float) -> Row:
     """A scheme's line: its map's error, and what attackers make of it."""
-    found = audit(run, data, test=unseen)
-    centroid, last = WeightedCentroid(power=2).name, max(found.rounds)
-    misled = found.score(centroid, last).median.value if centroid in found.estimates else None
+    if run.transcript.server_sees == "sums":
+        found = audit(run, data, test=unseen)
+    else:  # one round is enough
+        strong = [MatchedFilter(), GradientInversion()]
+        found = audit(run, data, attacks=strong, rounds=[0], test=unseen)
     best = found.strongest
-    return Row(name, found.mae_db, seconds, misled, best.median.value, best.attack)
+    return Row(
+        name,
+        found.mae_db,
+        seconds,
+        _centroid_error(run, found.truth),
+        best.median.value,
+        best.attack,
+    )
+
+
+def _centroid_error(run: Run, truth: Mapping[ClientId, NDArray[np.float64]]) -> float | None:
+    """Median error of the paper's attacker in the last kept round, where it sees uploads."""
+    if run.transcript.server_sees == "sums":
+        return None
+    errors = WeightedCentroid(power=2).locate(run.transcript).errors(truth)
+    return float(np.median(errors[max(run.transcript.rounds)]))
 
 
 def _noise_floor(scene: Scene, unseen: Measurements) -> float:

@@ -16,12 +16,14 @@ from veilmap.reports import metres
 
 def demo_table(rows: Sequence[Row], seed: int) -> Table:
     """Map error and attackers' error of every scheme of the demo."""
-    table = _table(f"Map error on 200 unseen users; attackers' median error (seed {seed})")
+    table = _table(f"Map error on 200 unseen users; attackers' median error in m (seed {seed})")
     table.add_column("method", no_wrap=True)
-    _numbers(table, "MAE (dB)", "centroid (m)", "best (m)")
+    _numbers(table, "MAE (dB)", "centroid", "best")
     table.add_column("best attack", no_wrap=True)
     for row in rows:
-        centroid, strongest = (_number(v, 1) for v in (row.centroid_m, row.strongest_m))
+        centroid, strongest = (
+            "" if value is None else metres(value) for value in (row.centroid_m, row.strongest_m)
+        )
         mae = _number(row.mae_db, 2) or "–"
         table.add_row(row.name, mae, centroid, strongest, row.strongest or row.note)
     return table

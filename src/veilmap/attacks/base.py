@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.posterior import Posterior
 from veilmap.errors import VeilmapError
 from veilmap.federation.messages import ClientId
@@ -39,11 +40,14 @@ class Estimates:
     placed : mapping from round, or "all", to Placed
     posteriors : mapping from round, or "all", to Posterior
         Empty for attacks that give places only.
+    candidates : Candidates or None
+        The places that were compared, for attacks that go on from there.
     """
 
     attack: str
     placed: Mapping[When, Placed]
     posteriors: Mapping[When, Posterior] = field(default_factory=dict, repr=False)
+    candidates: Candidates | None = field(default=None, repr=False)
 
     def errors(
         self, true_xy: Mapping[ClientId, NDArray[np.float64]]

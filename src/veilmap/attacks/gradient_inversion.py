@@ -69,13 +69,16 @@ class GradientInversion(Attack):
         """Places of greatest likelihood; ``starts`` saves a `MatchedFilter` run anew."""
         rounds = self.uploads(transcript)
         starts = starts or MatchedFilter(altitude=self.altitude).locate(transcript)
-        candidates = Candidates.of(transcript, self.altitude)
+        candidates = starts.candidates or Candidates.of(transcript, self.altitude)
         clip = float(transcript.mechanism["clip"])
         views = {n: _View.of(seen, candidates, clip, self) for n, seen in rounds.items()}
         placed: dict[When, Placed] = {
             number: self._climb([view], starts.posteriors[number]) for number, view in views.items()
         }
-        placed["all"] = self._climb(list(views.values()), starts.posteriors["all"])
+        if len(views) == 1:
+            placed["all"] = next(iter(placed.values()))
+        else:
+            placed["all"] = self._climb(list(views.values()), starts.posteriors["all"])
         return Estimates(self.name, placed)
 
     def _climb(self, views: "Sequence[_View]", posterior: Posterior) -> Placed:

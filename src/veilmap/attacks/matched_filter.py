@@ -52,7 +52,7 @@ class MatchedFilter(Attack):
         }
         posteriors["all"] = added(list(posteriors.values()))
         placed = {when: Placed(each.clients, each.modes()) for when, each in posteriors.items()}
-        return Estimates(self.name, placed, posteriors)
+        return Estimates(self.name, placed, posteriors, candidates)
 
     def evidence(self, seen: SeenRound, candidates: Candidates) -> NDArray[np.float32]:
         """Log-probability of every candidate for every user, (n, K), up to constants."""
