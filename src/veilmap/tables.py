@@ -18,8 +18,8 @@ def demo_table(rows: Sequence[Row], seed: int) -> Table:
     """Map error and attackers' error of every scheme of the demo."""
     table = _table(f"Map error on 200 unseen users; attackers' median error in m (seed {seed})")
     table.add_column("method", no_wrap=True)
-    _numbers(table, "MAE (dB)", "centroid", "best")
-    table.add_column("best attack", no_wrap=True)
+    _numbers(table, "MAE (dB)", "centroid", "informed")
+    table.add_column("informed attack", no_wrap=True)
     for row in rows:
         centroid, strongest = (
             "" if value is None else metres(value) for value in (row.centroid_m, row.strongest_m)
