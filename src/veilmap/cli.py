@@ -62,7 +62,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for figures and the map.")] = Path(
         "veilmap-demo"
     ),
-    rounds: Annotated[int, typer.Option(min=2, help="Training rounds of each scheme.")] = 120,
+    rounds: Annotated[int, typer.Option(min=2, help="Training rounds of each scheme.")] = 100,
     users: Annotated[int, typer.Option(min=1, help="Users who measure.")] = 100,
 ) -> None:
     """Learn a city's map with and without noise, attack it, compare and draw."""

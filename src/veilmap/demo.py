@@ -82,7 +82,7 @@ def run(
     *,
     seed: int = 0,
     users: int = 100,
-    rounds: int = 120,
+    rounds: int = 100,
     on_round: Callable[[str, HistoryRow], None] | None = None,
 ) -> DemoResult:
     """Build a city, learn its map four ways, compare, and write figures to ``out``."""
