@@ -165,6 +165,19 @@ def test_several_runs_are_compared(capsys, folders, tmp_path):
     assert "aggregate, ε = 6, sums only" in json.loads((tmp_path / "all.json").read_text())
 
 
+def test_runs_of_the_same_name_do_not_overwrite_each_other(capsys, folders, tmp_path):
+    same = str(folders / "aggregate")
+    code, _, _ = command(
+        capsys, "audit", same, same, "--rounds", "1", "--out", str(tmp_path / "both"),
+        "--json", str(tmp_path / "all.json"),
+    )  # fmt: skip
+    assert code == 0
+    assert {path.name for path in (tmp_path / "both").iterdir()} == {
+        "1-aggregate", "2-aggregate", "tradeoff.png",
+    }  # fmt: skip
+    assert len(json.loads((tmp_path / "all.json").read_text())) == 3  # two runs and the version
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -24,7 +24,6 @@ from veilmap.sources import Source
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from veilmap.auditing import Audit
 
 app = typer.Typer(
     name="veilmap",
@@ -215,15 +214,17 @@ def audit(
 
     folder = out or (runs[0] / "audit" if len(runs) == 1 else Path("veilmap-audit"))
     _writable_folder(folder)
+    names = _folder_names(runs)
     loaded = [(path, Run.load(path), *_truth(path, data, test)) for path in runs]
     audits: dict[str, Audit] = {}
-    for path, run, truth, unseen in loaded:
+    for name, (path, run, truth, unseen) in zip(names, loaded, strict=True):
         with _console.status(f"attacking {path} …"):
             found = auditing.audit(run, truth, rounds=_chosen_rounds(rounds), test=unseen)
         _console.print(tables.audit_table(found, path))
         _console.print(tables.audit_headline(found))
-        audits[_label(found, path, audits)] = found
-        own = folder if len(runs) == 1 else folder / path.name
+        label = reports.label(found)
+        audits[label if label not in audits else f"{label} ({name})"] = found
+        own = folder if len(runs) == 1 else folder / name
         files = reports.write_audit(found, run.radio_map, own)
         _console.print("Wrote " + ", ".join(file.name for file in files) + f" to {own}/")
     if len(runs) > 1:
@@ -339,12 +340,13 @@ def _truth(
     return truth, unseen
 
 
-def _label(found: "Audit", path: Path, taken: "dict[str, Audit]") -> str:
-    """A short name for a run; its folder's where two are alike."""
-    from veilmap import reports
-
-    name = reports.label(found)
-    return name if name not in taken else f"{name} ({path.name})"
+def _folder_names(runs: Sequence[Path]) -> list[str]:
+    """A name for each run that no other has: its folder's, numbered where they are alike."""
+    names = [path.resolve().name for path in runs]
+    return [
+        name if names.count(name) == 1 else f"{number + 1}-{name}"
+        for number, name in enumerate(names)
+    ]
 
 
 def _writable_folder(folder: Path) -> None:

@@ -42,7 +42,9 @@ def benchmark_table(figures: Sequence[Figure]) -> Table:
 
 def audit_table(audit: Audit, path: Path) -> Table:
     """Every attack in the first, middle and last round, and with all rounds together."""
-    table = _table(f"Where attackers place the users of {path.name}: {reports.label(audit)}")
+    table = _table(
+        f"Where attackers place the users of {path.resolve().name}: {reports.label(audit)}"
+    )
     table.caption = "distances in metres; ≤10: percent of users found within 10 m"
     table.add_column("attack", no_wrap=True)
     table.add_column("round", no_wrap=True)
