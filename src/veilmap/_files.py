@@ -1,10 +1,12 @@
 """Writing files so that a reader never meets half of one."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from veilmap.errors import VeilmapError
 
@@ -33,6 +35,12 @@ def replacing(path: Path) -> Iterator[Path]:
         raise VeilmapError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(content: Any, path: Path, *, indent: int | None = 2) -> None:
+    """Write ``content`` as JSON, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=indent) + "\n")
 
 
 def existing(path: str | Path) -> Path:

@@ -33,8 +33,7 @@ def event_of(mechanism: Mechanism, rounds: int) -> Any:
     guarantee = guarantee_of(mechanism)
     if guarantee.sampling < 1:
         raise VeilmapError("dp-accounting has no event for secretly sampled discrete noise")
-    dp = _dp_accounting()
-    return dp.SelfComposedDpEvent(dp.ZCDpEvent(guarantee.rho), rounds)
+    return _composed(guarantee.rho, rounds)
 
 
 def epsilon(mechanism: Mechanism, rounds: int, delta: float) -> float:
@@ -124,12 +123,10 @@ class Ledger:
 def _epsilon(rho: float, sampling: float, rounds: int, delta: float) -> float:
     if rounds == 0:
         return 0.0
-    dp = _dp_accounting()
-    from dp_accounting import rdp
+    from dp_accounting import rdp  # takes over a second to import
 
     if sampling == 1:
-        event = dp.SelfComposedDpEvent(dp.ZCDpEvent(rho), rounds)
-        return float(rdp.RdpAccountant().compose(event).get_epsilon(delta))
+        return float(rdp.RdpAccountant().compose(_composed(rho, rounds)).get_epsilon(delta))
     orders = np.arange(2, _LARGEST_ORDER + 1)
     divergences = rounds * sampled_divergences(rho, sampling, orders)
     return float(rdp.compute_epsilon(orders, divergences, delta)[0])
@@ -160,7 +157,8 @@ def sampled_divergences(
     return result
 
 
-def _dp_accounting() -> Any:
-    import dp_accounting  # takes over a second to import
+def _composed(rho: float, rounds: int) -> Any:
+    """``rounds`` sums of ρ-zCDP as one event."""
+    import dp_accounting as dp
 
-    return dp_accounting
+    return dp.SelfComposedDpEvent(dp.ZCDpEvent(rho), rounds)

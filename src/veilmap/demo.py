@@ -1,6 +1,5 @@
 """The demo: a city, four ways to learn its map, and what the server could learn of users."""
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -135,8 +134,8 @@ def _timed(name: str, baseline: Baseline, data: Measurements, unseen: Measuremen
 
 def _attacked(name: str, run: Run, data: Measurements, unseen: Measurements, seconds: float) -> Row:
     """A scheme's line: its map's error, and what attackers make of it."""
-    # One round and one attack are enough here; `veilmap audit` has stronger ones, which take
-    # longer to compile than this demo takes to run.
+    # One round and one attack are enough here; `veilmap audit` has a stronger one, which takes
+    # some ten seconds to compile.
     attack = Differencing() if run.transcript.server_sees == "sums" else MatchedFilter()
     found = audit(run, data, attacks=[attack], rounds=[0], test=unseen)
     best = found.strongest
@@ -214,6 +213,5 @@ def _middle_station(scene: Scene) -> NDArray[np.float64]:
 
 
 def _save_rows(rows: list[Row], path: Path) -> Path:
-    with _files.replacing(path) as temporary:
-        temporary.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    _files.write_json([asdict(row) for row in rows], path)
     return path

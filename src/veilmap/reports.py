@@ -1,6 +1,5 @@
 """An audit on paper: figures and a JSON file."""
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,8 +27,7 @@ def write_audit(audit: Audit, radio_map: RadioMap, out: Path) -> list[Path]:
 
 def write_json(content: Mapping[str, Any], path: Path) -> None:
     """Write results with the version that gave them."""
-    with _files.replacing(path) as temporary:
-        temporary.write_text(json.dumps({"veilmap": __version__} | dict(content), indent=2) + "\n")
+    _files.write_json({"veilmap": __version__} | dict(content), path)
 
 
 def write_tradeoff(audits: dict[str, Audit], out: Path) -> Path:

@@ -52,8 +52,7 @@ class Source:
         paths = {
             name: str(path.absolute()) for name in ("data", "test") if (path := getattr(self, name))
         }
-        with _files.replacing(folder / _FILE) as temporary:
-            temporary.write_text(json.dumps(asdict(self) | {"data": None, "test": None} | paths))
+        _files.write_json(asdict(self) | {"data": None, "test": None} | paths, folder / _FILE)
 
     @classmethod
     def of_run(cls, folder: Path, test: Path | None = None) -> "Source":

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from veilmap.attacks.base import PointAttack
 from veilmap.errors import VeilmapError
 from veilmap.federation.transcript import Transcript
+from veilmap.geometry import Grid
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class WeightedCentroid(PointAttack):
             weights = (size == largest).astype(np.float64)
         else:
             weights = (size / np.where(largest > 0, largest, 1)) ** self.power
-        total = weights.sum(axis=1, keepdims=True)
-        weights = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / grid.cells)
-        return weights @ grid.centres
+        return centroids(weights, grid)
+
+
+def centroids(weights: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
+    """Centres of mass (n, 2) in metres of weights (n, M); the middle of the map for zeros."""
+    total = weights.sum(axis=1, keepdims=True)
+    weights = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / grid.cells)
+    return weights @ grid.centres

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from veilmap._kernels import allocation
 from veilmap.attacks.base import PointAttack
+from veilmap.attacks.centroid import centroids
 from veilmap.federation.transcript import Transcript
 from veilmap.mechanisms import GeometryAligned, from_description
 from veilmap.mechanisms.aligned import unit_free
@@ -32,9 +33,9 @@ class PlaneInversion(PointAttack):
         energy = uploads.astype(np.float64) ** 2
         mechanism = from_description(transcript.mechanism)
         if not isinstance(mechanism, GeometryAligned):
-            return _centroids(energy, grid.centres)
+            return centroids(energy, grid)
         energy[energy > _PEAK * energy.mean(axis=1, keepdims=True)] = 0
-        x, y, middle = unit_free(grid, _centroids(energy, grid.centres))
+        x, y, middle = unit_free(grid, centroids(energy, grid))
         slopes = np.empty_like(middle)
         kappa = mechanism.variance_weight(grid.cells)
         allocation.planes_with_centroids(middle, kappa, x, y, slopes)
@@ -43,9 +44,3 @@ class PlaneInversion(PointAttack):
         centre = np.array([0.5 * (west + east), 0.5 * (south + north)])
         found = centre + side * (middle - slopes)  # p = ĉ − v
         return np.clip(found, [west, south], [east, north])
-
-
-def _centroids(energy: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:
-    total = energy.sum(axis=1, keepdims=True)
-    even = np.full_like(energy, 1 / energy.shape[1])
-    return np.where(total > 0, energy / np.where(total > 0, total, 1), even) @ centres

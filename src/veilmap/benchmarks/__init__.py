@@ -4,7 +4,6 @@ Speed is given as ratios within one run, because machines differ and are noisy.
 """
 
 import importlib
-import json
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,5 +49,4 @@ def save(figures: Sequence[Figure], path: Path) -> None:
         "threads": _threads.threads(),
         "figures": [figure.as_dict() for figure in figures],
     }
-    with _files.replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
+    _files.write_json(content, path)

@@ -54,8 +54,7 @@ class RunFolder:
         """Make the folder of a new run."""
         with _files.replacing(self.path / "base_stations.csv") as temporary:
             np.savetxt(temporary, base_stations, "%.17g", ",", header="x,y,z", comments="")
-        with _files.replacing(self.path / "config.json") as temporary:
-            temporary.write_text(json.dumps(config, indent=2) + "\n")
+        _files.write_json(config, self.path / "config.json")
 
     def base_stations(self) -> NDArray[np.float64]:
         """The public base stations, (B, 3), in metres."""
@@ -111,8 +110,7 @@ class RunFolder:
         try:
             with np.load(newest) as file:
                 arrays = {name: file[name] for name in file.files}
-            theta = Propagation.from_array(arrays["theta"])
-            radio_map = RadioMap(grid, arrays["heights"], theta, float(arrays["sharpness"]))
+            radio_map = _radio_map(grid, arrays)
             memory = {
                 name.removeprefix("memory_"): values
                 for name, values in arrays.items()
@@ -159,8 +157,7 @@ class RunFolder:
 
     def save_ledger(self, content: Mapping[str, Any]) -> None:
         """Write what users have spent."""
-        with _files.replacing(self.path / "ledger.json") as temporary:
-            temporary.write_text(json.dumps(content) + "\n")
+        _files.write_json(content, self.path / "ledger.json", indent=None)
 
     def load_ledger(self) -> dict[str, Any] | None:
         """What users have spent, or None where nothing was opened yet."""
@@ -169,11 +166,12 @@ class RunFolder:
             return None
         try:
             content = json.loads(path.read_text())
-            content["opened"], content["spent"]
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except json.JSONDecodeError:
+            content = None
+        if not isinstance(content, dict) or not {"opened", "spent"} <= content.keys():
             raise VeilmapError(
                 f"{path} is damaged: what users have spent is unknown, so this run cannot go on"
-            ) from None
+            )
         return content
 
     def finish(self, radio_map: RadioMap) -> None:
@@ -192,10 +190,14 @@ class RunFolder:
 
 def _seen(number: int, grid: Grid, file: Mapping[str, Any]) -> SeenRound | SeenSum:
     """One kept round out of its file."""
-    theta = Propagation.from_array(file["theta"])
-    radio_map = RadioMap(grid, file["heights"], theta, float(file["sharpness"]))
-    broadcast = Broadcast(number, radio_map, int(file["cohort"]))
+    broadcast = Broadcast(number, _radio_map(grid, file), int(file["cohort"]))
     clients = tuple(json.loads(str(file["clients"])))
     if "sum" in file:
         return SeenSum(broadcast, clients, file["sum"], file["propagation"], int(file["links"]))
     return SeenRound(broadcast, clients, file["uploads"], file["propagation"], file["links"])
+
+
+def _radio_map(grid: Grid, file: Mapping[str, Any]) -> RadioMap:
+    """The map that a checkpoint or a kept round holds."""
+    theta = Propagation.from_array(file["theta"])
+    return RadioMap(grid, file["heights"], theta, float(file["sharpness"]))

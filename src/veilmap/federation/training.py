@@ -3,12 +3,13 @@
 import hashlib
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veilmap import _checks
 from veilmap._describe import described
@@ -23,7 +24,13 @@ from veilmap.federation.participation import Participation, Turnout
 from veilmap.federation.privacy import Account, settled
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import NoiseAwareStep, ServerState, StepRule
-from veilmap.federation.transcript import RoundRecorder, ServerSees, Transcript
+from veilmap.federation.transcript import (
+    RoundRecorder,
+    SeenRound,
+    SeenSum,
+    ServerSees,
+    Transcript,
+)
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import AggregateGaussian, Mechanism, NoNoise, from_description
@@ -183,14 +190,27 @@ def train(
         if on_round:
             on_round(rows[-1])
 
+    return _finished(server, rounds, rows, kept, stations, folder)
+
+
+def _finished(
+    server: Server,
+    rounds: int,
+    rows: list[HistoryRow],
+    kept: Mapping[int, SeenRound | SeenSum],
+    stations: NDArray[np.float64],
+    folder: RunFolder | None,
+) -> Run:
+    """Write what is left to write, and put the run together."""
+    radio_map, mechanism = server.state.radio_map, server.mechanism
     stopped = _why_stopped(server, rounds, mechanism)
     if folder:
         if stopped:
             folder.save_checkpoint(server.state, rows)
-        folder.finish(server.state.radio_map)
+        folder.finish(radio_map)
     public = described(mechanism) | {"name": mechanism.name}
-    transcript = Transcript(grid, public, stations, kept, sees, server.state.radio_map)
-    return Run(server.state.radio_map, rows, transcript, folder.path if folder else None, stopped)
+    transcript = Transcript(radio_map.grid, public, stations, kept, server.server_sees, radio_map)
+    return Run(radio_map, rows, transcript, folder.path if folder else None, stopped)
 
 
 def _collect(
