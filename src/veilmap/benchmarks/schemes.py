@@ -82,5 +82,5 @@ def _outcome(
     )
     seconds = time.perf_counter() - started
     errors = WeightedCentroid(power=2).locate(run.transcript).errors(positions)
-    attacker = np.sqrt(np.mean(np.concatenate(list(errors.values())) ** 2))
+    attacker = np.sqrt(np.mean(np.concatenate([errors[number] for number in _SEEN]) ** 2))
     return _Outcome(mean_absolute_error(run.radio_map, unseen), float(attacker), seconds)
