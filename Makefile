@@ -16,7 +16,7 @@ demo: $(VENV)/.installed  ## Build a city, learn its radio map, draw it (under t
 	$(BIN)/veilmap demo --out $(OUT)
 
 test: $(VENV)/.installed-dev lint types  ## Run everything that must pass: lint, types, import rules, tests
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 lint: $(VENV)/.installed-dev  ## Check style and import rules
 	$(BIN)/ruff check .

@@ -380,3 +380,15 @@ def test_medians_over_rounds_ignore_one_bad_round():
 def test_errors_are_distances():
     found = Estimates("x", {0: Placed(("a",), np.array([[3.0, 4.0]]))})
     np.testing.assert_allclose(found.errors({"a": np.zeros(2)})[0], [5.0])
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 3.0, 5.0, 10.0, 2.5, 100.0])
+def test_powers_by_squaring_are_powers(power):
+    from veilmap.attacks.centroid import centroids
+
+    grid = vm.Grid(3.0, (8, 9))
+    uploads = np.random.default_rng(0).normal(size=(5, grid.cells))
+    transcript = vm.Transcript(grid, {}, np.zeros((0, 3)))
+    found = WeightedCentroid(power).positions(uploads, transcript)
+    size = np.abs(uploads) / np.abs(uploads).max(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, centroids(size**power, grid), rtol=1e-12)

@@ -39,8 +39,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def write_json(content: Any, path: Path, *, indent: int | None = 2) -> None:
     """Write ``content`` as JSON, whole or not at all."""
+    write_text(json.dumps(content, indent=indent) + "\n", path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write ``text`` as UTF-8, whole or not at all."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=indent) + "\n")
+        temporary.write_text(text, encoding="utf-8")
 
 
 def existing(path: str | Path) -> Path:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from veilmap import reports
 from veilmap.auditing import Audit
 from veilmap.benchmarks import Figure
 from veilmap.demo import Row
+from veilmap.experiments import Experiment, results
 from veilmap.reports import metres
 
 
@@ -82,6 +84,39 @@ def tradeoff_table(audits: Mapping[str, Audit]) -> Table:
         best = audit.strongest
         table.add_row(name, f"{audit.mae_db:.2f}", best.attack, metres(best.median.value))
     return table
+
+
+def experiment_list(experiments: Mapping[str, type[Experiment]]) -> Table:
+    """What can be reproduced, and what it shows."""
+    table = _table("veilmap reproduce NAME …, or all")
+    table.add_column("name", no_wrap=True)
+    table.add_column("what")
+    for name, experiment in experiments.items():
+        table.add_row(name, experiment.title)
+    return table
+
+
+def result_table(result: results.Table) -> Table:
+    """An experiment's table."""
+    table = _table(result.title)
+    table.add_column(result.columns[0], no_wrap=True)
+    for title in result.columns[1:]:
+        table.add_column(title, justify="right")
+    for row in result.text():
+        table.add_row(*row)
+    return table
+
+
+def findings(result: results.Result) -> Text:
+    """What holds of an experiment's statements, one paragraph each."""
+    text = Text()
+    for finding in result.findings:
+        colour = "green" if finding.holds else "red"
+        text.append(f"{'✓' if finding.holds else '✗'} ", style=colour)
+        text.append(f"{finding.claim} ")
+        text.append(finding.verdict.capitalize(), style=colour)
+        text.append(f": {finding.measured}.\n")
+    return text
 
 
 def _table(title: str) -> Table:

@@ -59,9 +59,9 @@ class GeometryAligned(BudgetedNoise):
         grid: Grid,
         user_xy: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        variances = np.zeros_like(gradients)
         if self.noise_budget == 0:
-            return variances
+            return np.zeros_like(gradients)
+        variances = np.empty_like(gradients)
         x, y, places = unit_free(grid, user_xy)
         kappa = self.variance_weight(grid.cells)
 

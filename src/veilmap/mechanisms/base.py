@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
+from veilmap._kernels import sampling
 from veilmap._threads import even_parts, run_parts
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
@@ -176,9 +177,7 @@ class UploadNoise(Mechanism):
 
         def part(start: int, stop: int) -> None:
             for i in range(start, stop):
-                deviation = np.sqrt(variances[i])
-                deviation *= draws[i].normals(grid.cells)
-                uploads[i] += deviation
+                sampling.add_scaled(uploads[i], variances[i], draws[i].normals(grid.cells))
 
         run_parts(part, even_parts(len(uploads)))
         return variances.sum(axis=1)

@@ -9,9 +9,11 @@ from veilmap.plots.maps import (
     overview,
     uploads_figure,
 )
+from veilmap.plots.pictures import draw
 
 __all__ = [
     "cdf_figure",
+    "draw",
     "error_figure",
     "gain_figure",
     "heights_figure",

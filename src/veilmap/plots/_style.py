@@ -16,6 +16,11 @@ HEIGHTS = "cividis"
 GAIN = "viridis"
 ERROR = "PuOr_r"
 ATTACKER = "#d55e00"
+USER = "#0072b2"
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#d55e00", "#999999")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -8,12 +8,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from veilmap.geometry import Grid
-from veilmap.plots._style import ATTACKER, SIZE, SMALL
+from veilmap.plots._style import ATTACKER, COLOURS, MARKERS, SIZE, SMALL, USER
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#d55e00", "#999999")
 _STYLES = ("-", "--", "-.", ":")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 def cdf_figure(panels: Mapping[str, Mapping[str, NDArray[np.float64]]], title: str) -> Figure:
@@ -25,8 +22,8 @@ def cdf_figure(panels: Mapping[str, Mapping[str, NDArray[np.float64]]], title: s
         for number, (attack, values) in enumerate(errors.items()):
             ordered = np.maximum(np.sort(values), 0.05)
             share = np.arange(1, len(ordered) + 1) / len(ordered)
-            style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
-            colour = _COLOURS[number % len(_COLOURS)]
+            style = _STYLES[number // len(COLOURS) % len(_STYLES)]
+            colour = COLOURS[number % len(COLOURS)]
             axes.step(ordered, share, style, color=colour, lw=1.6, where="post", label=attack)
         axes.set_xscale("log")
         axes.set_xlim(0.05, 500)
@@ -67,7 +64,7 @@ def posterior_figure(
         away = float(np.linalg.norm(best - position))
         axes.set_title(f"{name}:\nmost probable place {away:.0f} m off", fontsize=SIZE)
         axes.plot(*best, "X", color=ATTACKER, markeredgecolor="white", ms=8, label="attacker")
-        axes.plot(*position, "o", ms=13, mfc="none", mec="#0072b2", mew=1.8, label="user")
+        axes.plot(*position, "o", ms=13, mfc="none", mec=USER, mew=1.8, label="user")
         axes.set_xlim(grid.extent[:2])
         axes.set_ylim(grid.extent[2:])
         axes.set_xlabel("x, east (m)", fontsize=SIZE)
@@ -105,7 +102,7 @@ def tradeoff_figure(points: Sequence[TradeoffPoint], prior_m: float) -> Figure:
         bars = [[max(point.error_m - point.low_m, 0)], [max(point.high_m - point.error_m, 0)]]
         axes.errorbar(
             point.mae_db, max(point.error_m, 0.01), yerr=bars, capsize=3, ms=8, ls="",
-            marker=_MARKERS[number % len(_MARKERS)], color=_COLOURS[number % len(_COLOURS)],
+            marker=MARKERS[number % len(MARKERS)], color=COLOURS[number % len(COLOURS)],
             label=point.label,
         )  # fmt: skip
     figure.legend(fontsize=SMALL, loc="outside right upper")

@@ -1,4 +1,4 @@
-"""The paper's quantities as functions: attacker error, spatial variance, their limit.
+"""What the centroid attacker finds under noise: its error, the spatial variance, their limit.
 
 They take one user's clipped gradient ḡ, noise variances σ², the grid and the true position,
 in metres and gradient units.

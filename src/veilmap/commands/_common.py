@@ -1,0 +1,42 @@
+"""What commands share: the terminal, progress bars, checks before work begins."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from veilmap.errors import VeilmapError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+console = Console()
+
+Seed = Annotated[int, typer.Option(min=0, help="Fixes all randomness.")]
+
+
+def progress_bar() -> "Progress":
+    from rich.progress import Progress, TextColumn, TimeRemainingColumn
+
+    columns = (*Progress.get_default_columns()[:3], TimeRemainingColumn())
+    return Progress(*columns, TextColumn("{task.fields[note]}"), console=console)
+
+
+def counted(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) - 1 for part in text.split(",") if part.strip()]
+    except ValueError:
+        either = " or all" if option == "--keep-uploads" else ""
+        raise VeilmapError(f"{option} takes rounds such as 1,50{either}, not {text!r}") from None
+
+
+def writable_folder(folder: Path) -> None:
+    """Fail before the work, not after it; make nothing yet."""
+    parents = (folder, *folder.absolute().parents)
+    nearest = next(parent for parent in parents if parent.exists())
+    if not nearest.is_dir():
+        raise VeilmapError(f"{nearest} is a file; name a folder to write to")
+    if not os.access(nearest, os.W_OK):
+        raise VeilmapError(f"cannot write to the folder {nearest}; name another one")

@@ -1,0 +1,92 @@
+"""`veilmap audit`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from veilmap.commands._common import console, counted, writable_folder
+from veilmap.errors import VeilmapError
+from veilmap.measurements import Measurements
+from veilmap.sources import Source
+
+
+def audit(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The users' measurements; by default where the run says they are."),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
+    ] = None,
+    rounds: Annotated[
+        str, typer.Option(help="Kept rounds to attack, such as 1,50; by default up to five.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for figures and JSON; by default RUN/audit.")
+    ] = None,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", help="Also write the figures' numbers to this file.")
+    ] = None,
+) -> None:
+    """Attack runs in every way we know and show what the strongest attack finds.
+
+    With several runs, also draw their map error against it.
+    """
+    from veilmap import auditing, reports, tables
+    from veilmap.auditing import Audit
+    from veilmap.federation import Run
+
+    folder = out or (runs[0] / "audit" if len(runs) == 1 else Path("veilmap-audit"))
+    writable_folder(folder)
+    names = _folder_names(runs)
+    loaded = [(path, Run.load(path), *_truth(path, data, test)) for path in runs]
+    audits: dict[str, Audit] = {}
+    for name, (path, run, truth, unseen) in zip(names, loaded, strict=True):
+        with console.status(f"attacking {path} …"):
+            found = auditing.audit(run, truth, rounds=_chosen_rounds(rounds), test=unseen)
+        console.print(tables.audit_table(found, path))
+        console.print(tables.audit_headline(found))
+        label = reports.label(found)
+        audits[label if label not in audits else f"{label} ({name})"] = found
+        own = folder if len(runs) == 1 else folder / name
+        files = reports.write_audit(found, run.radio_map, own)
+        console.print("Wrote " + ", ".join(file.name for file in files) + f" to {own}/")
+    if len(runs) > 1:
+        console.print(tables.tradeoff_table(audits))
+        console.print(f"Wrote {reports.write_tradeoff(audits, folder)}")
+    if json_out is not None:
+        reports.write_json({name: found.as_dict() for name, found in audits.items()}, json_out)
+        console.print(f"Wrote {json_out}")
+
+
+def _chosen_rounds(text: str) -> list[int] | None:
+    """The kept rounds to audit, or None for the default."""
+    return counted("--rounds", text) or None
+
+
+def _truth(
+    path: Path, data: Path | None, test: Path | None
+) -> tuple[Measurements, Measurements | None]:
+    """The measurements behind a run, and test data where there are any."""
+    from veilmap.federation.folder import RunFolder
+    from veilmap.federation.training import fingerprint
+
+    if data is not None:
+        truth, unseen = Measurements.load(data), Measurements.load(test) if test else None
+    else:
+        truth, unseen, _ = Source.of_run(path, test).load()
+    if fingerprint(truth) != RunFolder(path).config()["data"]:
+        raise VeilmapError(f"{path} was trained on other measurements; name them with --data")
+    return truth, unseen
+
+
+def _folder_names(runs: Sequence[Path]) -> list[str]:
+    """A name for each run that no other has: its folder's, numbered where they are alike."""
+    names = [path.resolve().name for path in runs]
+    return [
+        name if names.count(name) == 1 else f"{number + 1}-{name}"
+        for number, name in enumerate(names)
+    ]

@@ -1,0 +1,153 @@
+"""`veilmap train`."""
+
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+import typer
+
+from veilmap import accounting
+from veilmap.commands._common import console, counted, progress_bar, writable_folder
+from veilmap.errors import VeilmapError
+from veilmap.federation import HistoryRow
+from veilmap.federation.messages import ClientId
+from veilmap.federation.transcript import ServerSees
+from veilmap.measurements import Measurements
+from veilmap.mechanisms import MECHANISMS, Mechanism
+from veilmap.sources import Source
+
+
+def train(
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="Measurements, .csv or .parquet; without it, a synthetic city."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the run.")] = Path("veilmap-run"),
+    mechanism: Annotated[
+        str, typer.Option(help=f"What clients do to gradients: {', '.join(MECHANISMS)}.")
+    ] = "aligned",
+    budget: Annotated[
+        float | None, typer.Option(help="μ: noise energy / gradient energy (uniform, aligned).")
+    ] = None,
+    tradeoff: Annotated[
+        float | None, typer.Option(help="ρ: larger spreads the noise evenly (aligned).")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε of the promise to every user (aggregate).")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="δ of the promise, below 1/users (aggregate).")
+    ] = None,
+    clip: Annotated[float | None, typer.Option(help="C: bound of a gradient's norm.")] = None,
+    server_sees: Annotated[
+        str | None,
+        typer.Option(help="uploads, or only sums; by default what the mechanism is made for."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of noise; without it noise is cryptographically random."),
+    ] = None,
+    city: Annotated[int, typer.Option(min=0, help="Which synthetic city.")] = 0,
+    users: Annotated[int, typer.Option(min=1, help="Users of the synthetic city.")] = 100,
+    test: Annotated[
+        Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
+    ] = None,
+    cell_size: Annotated[float, typer.Option(help="Side of the map's cells, in metres.")] = 3.0,
+    share: Annotated[float, typer.Option(help="Share of users asked each round.")] = 1.0,
+    dropout: Annotated[float, typer.Option(help="Share of them who never answer.")] = 0.0,
+    late: Annotated[float, typer.Option(help="Share of them who answer too late.")] = 0.0,
+    allow_missing: Annotated[
+        float | None,
+        typer.Option(help="Share of noise that may be missing from a sum (aggregate)."),
+    ] = None,
+    keep_uploads: Annotated[
+        str, typer.Option(help="Rounds whose uploads to keep: 1,50,200 or all.")
+    ] = "",
+    keep_users: Annotated[
+        str, typer.Option(help="Keep only these users' uploads: ids such as 3,7.")
+    ] = "",
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Rounds between them.")] = 10,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in OUT.")] = False,
+) -> None:
+    """Learn a radio map from users who keep their measurements."""
+    from veilmap import federation
+    from veilmap.federation.history import last_mae
+
+    writable_folder(out)
+    source = Source(data, test, city, users, cell_size)
+    links, unseen, grid = source.load()
+    chosen = _mechanism(
+        mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
+        dropout=allow_missing,
+    )  # fmt: skip
+    with progress_bar() as progress:
+        # Not shown before a round is done: a mistake should leave one line and no bar.
+        task = progress.add_task(mechanism, total=rounds, note="", visible=False)
+
+        def on_round(row: HistoryRow) -> None:
+            note = f"loss {row.loss:5.1f} dB²"
+            progress.update(task, completed=row.round + 1, note=note, visible=True)
+
+        run = federation.train(
+            links, grid, mechanism=chosen, rounds=rounds, seed=seed,
+            participation=federation.Participation(share, dropout, late),
+            server_sees=_trust(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
+            keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
+            checkpoint_every=checkpoint_every, on_round=on_round,
+        )  # fmt: skip
+    source.save(out)
+    mae, spent = last_mae(run.history), run.history[-1].epsilon
+    tested = "" if math.isnan(mae) else f", map MAE {mae:.2f} dB on test users"
+    promised = "" if math.isnan(spent) else f", ε = {spent:.3g} spent"
+    console.print(f"loss {run.history[-1].loss:.2f} dB²{tested}{promised}")
+    if promised and seed is not None:
+        console.print("With a seed anyone who knows it can recompute the noise: research only.")
+    if run.stopped:
+        console.print(run.stopped)
+    console.print(f"Wrote the run to {out}/")
+
+
+def _mechanism(name: str, **options: float | None) -> Mechanism:
+    """The named mechanism; an option that it does not know is a mistake."""
+    if name not in MECHANISMS:
+        raise VeilmapError(f"no mechanism {name!r}; there are {', '.join(MECHANISMS)}")
+    kind = MECHANISMS[name]
+    given = {key: value for key, value in options.items() if value is not None}
+    unknown = given.keys() - {field.name for field in fields(kind)}
+    if unknown:
+        if unknown & {"epsilon", "delta"}:
+            accounting.guarantee_of(kind())  # says why there is none
+        flags = {"noise_budget": "budget", "dropout": "allow-missing"}
+        names = ", ".join(f"--{flags.get(key, key)}" for key in sorted(unknown))
+        raise VeilmapError(f"the mechanism {name} has no {names}")
+    return kind(**given)
+
+
+def _trust(text: str | None) -> ServerSees | None:
+    if text not in (None, "uploads", "sums"):
+        raise VeilmapError(f"--server-sees is uploads or sums, not {text!r}")
+    return cast("ServerSees | None", text)
+
+
+def _rounds(text: str, rounds: int) -> set[int] | Literal["all"]:
+    """Rounds from 0 out of a text such as 1,50, where people count from 1."""
+    if text.strip() == "all":
+        return "all"
+    chosen = counted("--keep-uploads", text)
+    if any(not 0 <= number < rounds for number in chosen):
+        raise VeilmapError(f"--keep-uploads: rounds count from 1 to {rounds}, not {text}")
+    return set(chosen)
+
+
+def _users(text: str, links: Measurements) -> set[ClientId] | None:
+    """The named users, or None for all."""
+    if not text.strip():
+        return None
+    known: dict[str, ClientId] = {str(user): user for user in links.users.tolist()}
+    wanted = [part.strip() for part in text.split(",") if part.strip()]
+    for name in wanted:
+        if name not in known:
+            raise VeilmapError(f"--keep-users: no user {name} in the measurements")
+    return {known[name] for name in wanted}
