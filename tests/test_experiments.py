@@ -446,3 +446,28 @@ def test_every_experiment_is_explained_in_the_docs():
     text = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text()
     for name in EXPERIMENTS:
         assert f"veilmap reproduce {name}" in text, name
+
+
+def test_ctrl_c_stops_at_once_with_one_line(tmp_path):
+    command = [sys.executable, "-m", "veilmap.cli", "reproduce", "fig-budget", "--workers", "2"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out")], stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    time.sleep(6)  # into the first trainings, which take longer than that
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: parent and workers
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors == "veilmap: stopped\n"
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and _alive(process.pid):
+        time.sleep(0.1)
+    assert not _alive(process.pid)
+
+
+def _alive(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

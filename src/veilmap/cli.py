@@ -21,6 +21,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_STOPPED = 130
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -65,8 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except VeilmapError as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
+        code = _STOPPED
+    if code == _STOPPED:  # typer turns Ctrl-C into this exit code
         sys.stderr.write("veilmap: stopped\n")
-        raise SystemExit(130) from None
     raise SystemExit(code or 0)
 
 
