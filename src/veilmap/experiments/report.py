@@ -129,7 +129,8 @@ h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid var(--
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem;
   font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
-th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--line); }
+th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--line);
+  white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: white; }
 figcaption { font-size: .9rem; opacity: .8; }
