@@ -138,11 +138,11 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(town):
 
 
 def test_blocks_of_users_do_not_change_the_map(town, monkeypatch):
-    from veilmap.federation import training
+    from veilmap.federation import exchange
 
     scene, data = town
     whole = vm.train(data, scene.grid, mechanism=ALIGNED, rounds=5, seed=1)
-    monkeypatch.setattr(training, "_BLOCK_BYTES", 5 * 3 * 8 * scene.grid.cells)
+    monkeypatch.setattr(exchange, "_BLOCK_BYTES", 5 * 3 * 8 * scene.grid.cells)
     blocks = vm.train(data, scene.grid, mechanism=ALIGNED, rounds=5, seed=1)
     np.testing.assert_allclose(blocks.radio_map.heights, whole.radio_map.heights, rtol=1e-9)
 

@@ -16,7 +16,7 @@ from veilmap.radiomap import (
 )
 from veilmap.scene import Building, Scene
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "AggregateGaussian",

@@ -1,8 +1,9 @@
-"""Kernels on several threads: split a range of work, run the parts, wait for all."""
+"""Kernels on several threads, and what processes started from here find set."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -50,3 +51,18 @@ def even_groups(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     bounds = np.searchsorted(offsets, wanted)
     bounds[0], bounds[-1] = 0, len(offsets) - 1
     return np.unique(bounds).astype(np.int64)
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Processes started in here find these variables set."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -12,6 +12,7 @@ from veilmap.commands._common import console, counted, progress_bar, writable_fo
 from veilmap.errors import VeilmapError
 from veilmap.federation import HistoryRow
 from veilmap.federation.messages import ClientId
+from veilmap.federation.training import Engine
 from veilmap.federation.transcript import ServerSees
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import MECHANISMS, Mechanism
@@ -70,6 +71,9 @@ def train(
     ] = "",
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Rounds between them.")] = 10,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in OUT.")] = False,
+    engine: Annotated[
+        str, typer.Option(help="in-process, or flower: simulated nodes, one for each user.")
+    ] = "in-process",
 ) -> None:
     """Learn a radio map from users who keep their measurements."""
     from veilmap import federation
@@ -87,7 +91,9 @@ def train(
         task = progress.add_task(mechanism, total=rounds, note="", visible=False)
 
         def on_round(row: HistoryRow) -> None:
-            note = f"loss {row.loss:5.1f} dB²"
+            # On Flower losses stay with the users.
+            known = not math.isnan(row.loss)
+            note = f"loss {row.loss:5.1f} dB²" if known else f"{row.clients} users"
             progress.update(task, completed=row.round + 1, note=note, visible=True)
 
         run = federation.train(
@@ -95,13 +101,18 @@ def train(
             participation=federation.Participation(share, dropout, late),
             server_sees=_trust(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
-            checkpoint_every=checkpoint_every, on_round=on_round,
+            checkpoint_every=checkpoint_every, on_round=on_round, engine=cast("Engine", engine),
         )  # fmt: skip
     source.save(out)
     mae, spent = last_mae(run.history), run.history[-1].epsilon
-    tested = "" if math.isnan(mae) else f", map MAE {mae:.2f} dB on test users"
-    promised = "" if math.isnan(spent) else f", ε = {spent:.3g} spent"
-    console.print(f"loss {run.history[-1].loss:.2f} dB²{tested}{promised}")
+    loss = run.history[-1].loss
+    said = [
+        f"loss {loss:.2f} dB²" if not math.isnan(loss) else f"{len(run.history)} rounds",
+        *([f"map MAE {mae:.2f} dB on test users"] if not math.isnan(mae) else []),
+        *([f"ε = {spent:.3g} spent"] if not math.isnan(spent) else []),
+    ]
+    console.print(", ".join(said))
+    promised = not math.isnan(spent)
     if promised and seed is not None:
         console.print("With a seed anyone who knows it can recompute the noise: research only.")
     if run.stopped:

@@ -1,15 +1,13 @@
 """Running tasks on all cores, each once; what is done is kept, so that work can be stopped."""
 
 import multiprocessing
-import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from veilmap._threads import threads
+from veilmap._threads import environment, threads
 from veilmap.errors import VeilmapError
 from veilmap.experiments.tasks import Outcome, Store, Task
 
@@ -75,7 +73,7 @@ def _here(tasks: Sequence[Task], store: Store, workers: int) -> Iterator[Task]:
 
 def _in_processes(tasks: Sequence[Task], store: Store, workers: int) -> Iterator[Task]:
     context = multiprocessing.get_context("spawn")  # numba and BLAS do not survive a fork
-    with _environment(_WORKERS):
+    with environment(_WORKERS):
         pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts)
         before = set(multiprocessing.active_children())
         futures = {pool.submit(_work, task, store): task for task in tasks}
@@ -112,18 +110,3 @@ def _stored(task: Task, store: Store) -> Outcome:
 def _ignore_interrupts() -> None:
     # Ctrl-C reaches the whole group; the parent ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Processes started in here find these variables set."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -4,8 +4,9 @@ from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.participation import Participation
 from veilmap.federation.priors import FlatPieces, OpenGround
+from veilmap.federation.run import Run
 from veilmap.federation.steps import NoiseAwareStep, PlainDescent
-from veilmap.federation.training import Run, train
+from veilmap.federation.training import train
 from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
 
 __all__ = [

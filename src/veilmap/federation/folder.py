@@ -31,6 +31,9 @@ from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry import Grid
 from veilmap.radiomap import Propagation, RadioMap
 
+# Of run folders; another number was written by another version.
+FORMAT = 3
+
 _KEPT_CHECKPOINTS = 2
 _BROKEN = (BadZipFile, KeyError, ValueError, EOFError, OSError)
 

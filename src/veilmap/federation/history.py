@@ -34,6 +34,8 @@ class HistoryRow:
         Who answered, who did not, whose answer could not be used.
     opened : int
         1, or 0 where too few answered for the sum to be opened.
+    notes : str
+        Who was asked and is missing from the sum, and why, where it is known by name.
     seconds : float
         Time the round took.
     """
@@ -50,6 +52,7 @@ class HistoryRow:
     late: int
     refused: int
     opened: int
+    notes: str
     seconds: float
 
 

@@ -204,8 +204,11 @@ class BudgetedNoise(UploadNoise):
 
 
 def norms_of(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """‖row‖ of each row."""
-    return np.sqrt(np.einsum("im,im->i", rows, rows))
+    """‖row‖ of each row, to the same bits alone or among others."""
+    # NumPy adds up a single long row in pieces of its buffer, several rows one by one in whole:
+    # a single row is taken twice, so that one user sends what it would send among many.
+    several = rows if len(rows) != 1 else np.repeat(rows, 2, axis=0)
+    return np.sqrt(np.einsum("im,im->i", several, several))[: len(rows)]
 
 
 def _checked(

@@ -1,0 +1,72 @@
+"""Flower's simulation: every user a node of its own, all on this machine."""
+
+import logging
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from flwr.app import Context
+from flwr.serverapp import Grid as FlowerGrid
+from flwr.serverapp import ServerApp
+from flwr.simulation import run_simulation
+
+from veilmap._threads import environment, threads
+from veilmap.errors import VeilmapError
+from veilmap.federation.flower import QUIET
+from veilmap.federation.flower.client import Own, client_app
+from veilmap.federation.flower.exchange import FlowerExchange
+from veilmap.federation.rounds import Training
+from veilmap.federation.run import Run
+from veilmap.measurements import Measurements
+from veilmap.mechanisms import Mechanism
+
+
+def simulate(training: Training, data: Measurements, mechanism: Mechanism, seed: int | None) -> Run:
+    """Play a training with one simulated node for each user of ``data``."""
+    training.check()
+    outcome: list[Run | BaseException] = []
+    server = ServerApp()
+
+    @server.main()
+    def main(grid: FlowerGrid, context: Context) -> None:
+        try:
+            exchange = FlowerExchange(grid, least_users=len(data.users), poll=0.02)
+            outcome.append(training.play(exchange))
+        except BaseException as error:  # handed to the caller's thread below
+            outcome.append(error)
+
+    with TemporaryDirectory(prefix="veilmap-") as folder:
+        _deal_out(data, Path(folder))
+
+        def own(context: Context) -> Own:
+            number = context.node_config["partition-id"]
+            return Own(Measurements.load(Path(folder) / f"{number}.parquet"), mechanism, seed)
+
+        # The only way to simulate from Python; Flower announces that it will go (pinned below
+        # the next version).
+        logging.getLogger("flwr").setLevel(logging.ERROR)
+        with environment(QUIET | {"VEILMAP_THREADS": "1", "OMP_NUM_THREADS": "1"}):
+            run_simulation(server, client_app(own), len(data.users), backend_config=_backend())
+    if not outcome:
+        raise VeilmapError("Flower's simulation ended before its server did")
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _deal_out(data: Measurements, folder: Path) -> None:
+    """Give every user a file of their own: a node reads no other."""
+    for number, user in enumerate(data.users.tolist()):
+        data.select(data.user == user).save(folder / f"{number}.parquet")
+
+
+def _backend() -> dict:
+    """Ray on this machine's cores, without its dashboard."""
+    return {
+        "init_args": {
+            "num_cpus": threads(),
+            "include_dashboard": False,
+            "log_to_driver": False,
+            "logging_level": logging.ERROR,
+        },
+        "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+    }

@@ -1,0 +1,187 @@
+"""The rounds of a training, whatever carries its messages."""
+
+import math
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._describe import described
+from veilmap.errors import VeilmapError
+from veilmap.evaluation import mean_absolute_error
+from veilmap.federation.exchange import Exchange, Gathered
+from veilmap.federation.folder import RunFolder
+from veilmap.federation.history import HistoryRow
+from veilmap.federation.messages import ClientId
+from veilmap.federation.participation import Participation, Turnout
+from veilmap.federation.privacy import Account
+from veilmap.federation.run import Run
+from veilmap.federation.server import RoundSum, Server
+from veilmap.federation.steps import ServerState, StepRule
+from veilmap.federation.transcript import (
+    RoundRecorder,
+    SeenRound,
+    SeenSum,
+    ServerSees,
+    Transcript,
+)
+from veilmap.geometry import Grid
+from veilmap.measurements import Measurements
+from veilmap.mechanisms import AggregateGaussian, Mechanism
+
+Rounds = Collection[int] | Literal["all"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training as its server knows it; `train` documents the settings.
+
+    Attributes
+    ----------
+    config : mapping
+        All that decides the result, to compare a resumed run's with.
+    stations : (B, 3) float
+        Base stations, which are public.
+    """
+
+    grid: Grid
+    mechanism: Mechanism
+    server_sees: ServerSees
+    rounds: int
+    seed: int | None
+    step: StepRule
+    participation: Participation
+    config: dict[str, Any] = field(repr=False)
+    stations: NDArray[np.float64] = field(repr=False)
+    keep_uploads: Rounds = ()
+    keep_users: Collection[ClientId] | None = None
+    test: Measurements | None = None
+    test_every: int = 10
+    out: str | Path | None = None
+    resume: bool = False
+    checkpoint_every: int = 10
+    on_round: Callable[[HistoryRow], None] | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot start, before an engine is started for it."""
+        self._open_folder()
+
+    def play(self, exchange: Exchange) -> Run:
+        """Play all rounds, or those that are left."""
+        folder, state, rows = self._open_folder()
+        account = Account.of(self.mechanism, folder, self.resume, self.seed)
+        server = Server(self.step, state, self.rounds, self.mechanism, self.server_sees)
+        kept = folder.load_rounds(self.grid) if folder and self.resume else {}
+        for number in range(server.state.round, self.rounds):
+            started = time.perf_counter()
+            turnout = self.participation.draw(self.seed, number, len(exchange.users()))
+            recorder = self._recorder(number)
+            total = server.open_round(turnout.asked)
+            gathered = exchange.collect(total, turnout, recorder)
+            if total.opens and not account.affords(total):
+                break
+            if folder and number == 0 and not self.resume:
+                # Not before a round has shown that training can work.
+                folder.start(self.config, self.stations)
+            if total.opens:
+                account.open(total)
+            if self._keeps(number) and total.opens:
+                kept[number] = recorder.seen(total.broadcast) if recorder else server.read(total)
+                if folder:
+                    folder.save_round(kept[number])
+            server.close_round(total)
+            row = _row(total, gathered, turnout, self.mechanism.clip, account.epsilon)
+            row["mae_db"] = self._tested(number, server.state)
+            rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
+            if folder and ((number + 1) % self.checkpoint_every == 0 or number + 1 == self.rounds):
+                folder.save_checkpoint(server.state, rows)
+            if self.on_round:
+                self.on_round(rows[-1])
+        return self._finished(server, rows, kept, folder)
+
+    def _keeps(self, number: int) -> bool:
+        return self.keep_uploads == "all" or number in self.keep_uploads
+
+    def _recorder(self, number: int) -> RoundRecorder | None:
+        seen = self.server_sees == "uploads" and self._keeps(number)
+        return RoundRecorder(self.keep_users) if seen else None
+
+    def _tested(self, number: int, state: ServerState) -> float:
+        """The map's MAE where it is due."""
+        due = number % self.test_every == self.test_every - 1 or number == self.rounds - 1
+        return mean_absolute_error(state.radio_map, self.test) if self.test and due else math.nan
+
+    def _open_folder(self) -> tuple[RunFolder | None, ServerState, list[HistoryRow]]:
+        """The run's folder, if any, and where to start from."""
+        if self.out is None:
+            if self.resume:
+                raise VeilmapError("resume needs the run's folder")
+            return None, self.step.start(self.grid), []
+        folder = RunFolder(self.out)
+        if not self.resume:
+            folder.check_free()
+            return folder, self.step.start(self.grid), []
+        folder.check(self.config)
+        state, rows = folder.load_checkpoint(self.grid) or (self.step.start(self.grid), [])
+        return folder, state, rows
+
+    def _finished(
+        self,
+        server: Server,
+        rows: list[HistoryRow],
+        kept: dict[int, SeenRound | SeenSum],
+        folder: RunFolder | None,
+    ) -> Run:
+        """Write what is left to write, and put the run together."""
+        radio_map, mechanism = server.state.radio_map, self.mechanism
+        stopped = _why_stopped(server, self.rounds, mechanism)
+        if folder:
+            if stopped:
+                folder.save_checkpoint(server.state, rows)
+            folder.finish(radio_map)
+        public = described(mechanism) | {"name": mechanism.name}
+        transcript = Transcript(
+            radio_map.grid, public, self.stations, kept, self.server_sees, radio_map
+        )
+        return Run(radio_map, rows, transcript, folder.path if folder else None, stopped)
+
+
+def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
+    """Why the last rounds were not played, or nothing."""
+    played = server.state.round
+    if played == rounds:
+        return ""
+    assert isinstance(mechanism, AggregateGaussian)
+    reason = f"round {played + 1} would spend more than ε = {mechanism.epsilon:g}"
+    if played == 0:
+        raise VeilmapError(f"{reason}: raise noise_multiplier, or leave it out to have it computed")
+    return f"stopped after {played} of {rounds} rounds: {reason}"
+
+
+def _row(
+    total: RoundSum, gathered: Gathered, turnout: Turnout, clip: float, epsilon: float
+) -> dict[str, Any]:
+    """A round's history, but for its time and the map's error."""
+    loss, norm, noise = (
+        np.concatenate([getattr(own, name) for own in gathered.insights] or [np.array([math.nan])])
+        for name in ("loss", "norm", "noise_energy")
+    )
+    reasons = {**gathered.absent, **total.refused}
+    return {
+        "round": total.broadcast.round,
+        "loss": float(loss.mean()),
+        "gradient_norm": float(norm.mean()),
+        "clip_share": float(np.mean(norm > clip)) if gathered.insights else math.nan,
+        "noise_energy": float(noise.mean()),
+        "epsilon": epsilon,
+        "clients": len(total.clients),
+        "dropped": turnout.dropped + len(gathered.absent),
+        "late": turnout.late,
+        "refused": len(total.refused),
+        "opened": int(total.opens),
+        "notes": "; ".join(f"{client} {reason}" for client, reason in reasons.items()),
+    }

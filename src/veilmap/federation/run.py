@@ -1,0 +1,56 @@
+"""What training gave, and how to get it back from its folder."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from veilmap.errors import VeilmapError
+from veilmap.federation import history
+from veilmap.federation.folder import FORMAT, RunFolder
+from veilmap.federation.history import HistoryRow
+from veilmap.federation.transcript import Transcript
+from veilmap.mechanisms import from_description
+from veilmap.radiomap import RadioMap
+
+
+@dataclass(frozen=True)
+class Run:
+    """What training gave.
+
+    Attributes
+    ----------
+    radio_map : RadioMap
+    history : list of HistoryRow
+    transcript : Transcript
+        Holds the rounds that were asked for with ``keep_uploads``.
+    folder : Path or None
+    stopped : str
+        Why training ended before its last round; empty if it did not.
+    """
+
+    radio_map: RadioMap
+    history: list[HistoryRow] = field(repr=False)
+    transcript: Transcript = field(repr=False)
+    folder: Path | None = None
+    stopped: str = ""
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Run":
+        """A finished run out of its folder."""
+        folder = RunFolder(path)
+        config = folder.config()
+        if config.get("format") != FORMAT:
+            raise VeilmapError(f"{path} was written by another version of veilmap; train it anew")
+        if not (folder.path / "radio_map.nc").exists():
+            raise VeilmapError(f"the run in {path} is not finished: go on with it (resume) first")
+        radio_map = RadioMap.load(folder.path / "radio_map.nc")
+        mechanism = from_description(config["mechanism"])
+        transcript = Transcript(
+            radio_map.grid,
+            config["mechanism"] | {"name": mechanism.name},
+            folder.base_stations(),
+            folder.load_rounds(radio_map.grid),
+            config["server_sees"],
+            radio_map,
+        )
+        rows = history.load(folder.path / "history.csv")
+        return cls(radio_map, rows, transcript, folder.path)

@@ -1,0 +1,385 @@
+"""The Flower engine: the same map as in process, whatever nodes do."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="the Flower engine is an optional extra")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+import veilmap as vm
+from fakegrid import FakeGrid, node
+from veilmap.federation.exchange import InProcess
+from veilmap.federation.flower import records
+from veilmap.federation.flower.client import Own
+from veilmap.federation.flower.exchange import FlowerExchange
+from veilmap.federation.messages import Broadcast, Update
+from veilmap.federation.rounds import Training
+from veilmap.federation.training import _config
+
+ALIGNED = vm.GeometryAligned(noise_budget=10)
+
+
+@pytest.fixture(scope="module")
+def town():
+    scene = vm.Scene.synthetic(0)
+    return scene, scene.measure(users=9, links_per_user=30, seed=0)
+
+
+def training(town, mechanism=ALIGNED, rounds=4, **options):
+    scene, data = town
+    step, crowd = vm.NoiseAwareStep(), options.pop("participation", vm.Participation())
+    config = _config(data, scene.grid, mechanism, "uploads", rounds, 5, step, crowd)
+    stations = np.unique(data.bs_xyz, axis=0)
+    return Training(
+        scene.grid, mechanism, "uploads", rounds, 5, step, crowd, config, stations, **options
+    )
+
+
+def own_of(data, users, mechanism=ALIGNED):
+    part = data.select(np.isin(data.user, users))
+    return lambda context: Own(part, mechanism, 5)
+
+
+def grid_of(data, mechanism=ALIGNED, per_node=1):
+    users = data.users.tolist()
+    groups = [users[i : i + per_node] for i in range(0, len(users), per_node)]
+    return FakeGrid({100 + n: node(own_of(data, own, mechanism)) for n, own in enumerate(groups)})
+
+
+def exchange_of(grid, **options):
+    settings = {"least_users": 1, "deadline": 0.2, "poll": 0.01, "patience": 0.5}
+    return FlowerExchange(grid, **settings | options)
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.radio_map.heights, other.radio_map.heights)
+    assert one.radio_map.propagation == other.radio_map.propagation
+
+
+# ---- One conformance suite for every engine
+
+
+@dataclass
+class Engine:
+    """Something that plays a training on a town's users."""
+
+    name: str
+
+    def exchange(self, data, mechanism=ALIGNED):
+        if self.name == "in-process":
+            return InProcess(data, mechanism, 5)
+        per_node = 4 if self.name == "flower, several users a node" else 1
+        return exchange_of(grid_of(data, mechanism, per_node))
+
+
+ENGINES = [Engine(name) for name in ("in-process", "flower", "flower, several users a node")]
+
+
+@pytest.fixture(params=ENGINES, ids=lambda engine: engine.name)
+def engine(request):
+    return request.param
+
+
+def test_every_engine_gives_the_same_bits(engine, town):
+    reference = training(town).play(InProcess(town[1], ALIGNED, 5))
+    same(training(town).play(engine.exchange(town[1])), reference)
+
+
+def test_every_engine_honours_participation_and_dropouts(engine, town):
+    crowd = vm.Participation(share=0.6, dropout=0.2, late=0.1)
+    reference = training(town, participation=crowd, rounds=8).play(InProcess(town[1], ALIGNED, 5))
+    run = training(town, participation=crowd, rounds=8).play(engine.exchange(town[1]))
+    same(run, reference)
+    assert [(r.clients, r.dropped, r.late) for r in run.history] == [
+        (r.clients, r.dropped, r.late) for r in reference.history
+    ]
+
+
+def test_every_engine_resumes_from_its_checkpoint_to_the_same_bits(engine, town, tmp_path):
+    whole = training(town, rounds=6).play(engine.exchange(town[1]))
+
+    class StopError(Exception):
+        pass
+
+    def stop(row):
+        if row.round == 3:
+            raise StopError
+
+    out = tmp_path / "run"
+    with pytest.raises(StopError):
+        training(town, rounds=6, out=out, checkpoint_every=2, on_round=stop).play(
+            engine.exchange(town[1])
+        )
+    again = training(town, rounds=6, out=out, checkpoint_every=2, resume=True)
+    same(again.play(engine.exchange(town[1])), whole)
+
+
+def test_every_engine_keeps_the_same_transcript(engine, town):
+    reference = training(town, keep_uploads={1}).play(InProcess(town[1], ALIGNED, 5))
+    run = training(town, keep_uploads={1}).play(engine.exchange(town[1]))
+    seen, wanted = (r.transcript.uploads(1) for r in (run, reference))
+    assert seen.clients == wanted.clients
+    np.testing.assert_array_equal(seen.uploads, wanted.uploads)
+    np.testing.assert_array_equal(seen.propagation, wanted.propagation)
+
+
+# ---- Nodes that fail
+
+
+def spoiled(change):
+    """Wrap a node so that its answers in training are changed."""
+
+    def wrap(handler):
+        def handle(message):
+            reply = handler(message)
+            return change(message, reply) if message.metadata.message_type == "train" else reply
+
+        return handle
+
+    return wrap
+
+
+def with_heights(change):
+    def apply(message, reply):
+        arrays = reply.content["arrays"]
+        arrays["heights"] = Array(change(arrays["heights"].numpy().copy()))
+        return reply
+
+    return spoiled(apply)
+
+
+def set_to(value):
+    def change(heights):
+        heights[:, 3] = value
+        return heights
+
+    return change
+
+
+def failing(message, reply):
+    raise OSError("disk full")
+
+
+def for_somebody_else(message, reply):
+    reply.content["facts"]["users"] = json.dumps([7])
+    return reply
+
+
+def rubbish(message, reply):
+    content = RecordDict({"x": ArrayRecord({"y": Array(np.ones(3))})})
+    return Message(content, reply_to=message)
+
+
+def broken_bytes(message, reply):
+    bad = Array("float64", (9999,), "numpy.ndarray", b"nonsense")
+    content = RecordDict({"arrays": ArrayRecord({"heights": bad}), "facts": ConfigRecord({})})
+    return Message(content, reply_to=message)
+
+
+FAULTS = {
+    "not a number": (with_heights(set_to(np.nan)), "2 is not finite"),
+    "wrong shape": (with_heights(lambda h: h[:, :-1]), "2 has the wrong shape"),
+    "huge norm": (with_heights(set_to(1e6)), "2 has norm 1e+06, more than"),
+    "never answers": (spoiled(lambda m, r: None), "2 did not answer within 0.2 s"),
+    "fails": (spoiled(failing), "2 failed on its node: disk full"),
+    "speaks for somebody else": (spoiled(for_somebody_else), "2 sent no update"),
+    "sends rubbish": (spoiled(rubbish), "2 sent something else than veilmap does"),
+    "sends broken bytes": (spoiled(broken_bytes), "2 sent something else than veilmap does"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_bad_node_is_dropped_and_named_and_the_map_is_unharmed(fault, town):
+    scene, data = town
+    wrap, note = FAULTS[fault]
+    grid = grid_of(data)
+    grid.handlers[102] = wrap(grid.handlers[102])
+    run = training(town).play(exchange_of(grid))
+    assert all(row.notes.startswith(note) for row in run.history), run.history[0].notes
+    assert all(row.clients == 8 for row in run.history)
+    # The same as if that user had never been there.
+    others = data.select(data.user != 2)
+    alone = training((scene, others)).play(InProcess(others, ALIGNED, 5))
+    same(run, alone)
+
+
+def test_a_node_that_comes_back_takes_part_again(town):
+    grid = grid_of(town[1])
+    gone = grid.handlers.pop(104)
+    rows = []
+
+    def on_round(row):
+        rows.append(row.clients)
+        if row.round == 1:
+            grid.handlers[104] = gone
+        if row.round == 2:
+            grid.handlers.pop(103)
+
+    training(town, on_round=on_round).play(exchange_of(grid))
+    assert rows == [8, 8, 9, 8]
+
+
+def test_nodes_that_do_not_introduce_themselves_are_not_asked(town):
+    grid = grid_of(town[1])
+    grid.handlers[300] = lambda message: None
+    grid.handlers[301] = lambda message: Message(RecordDict(), reply_to=message)
+    run = training(town, rounds=2).play(exchange_of(grid, deadline=0.05))
+    assert run.history[-1].clients == 9
+    assert not [kind for target, kind in grid.asked if target in (300, 301) and kind == "train"]
+
+
+def test_a_second_node_cannot_take_over_a_user(town):
+    scene, data = town
+    grid = grid_of(data)
+    grid.handlers[400] = node(own_of(data, [2]))
+    run = training(town).play(exchange_of(grid))
+    same(run, training(town).play(InProcess(data, ALIGNED, 5)))
+    assert (400, "train") not in grid.asked
+
+
+def test_too_few_nodes_are_waited_for_and_then_reported(town):
+    with pytest.raises(vm.VeilmapError, match="9 of at least 12 users were there after 0.5 s"):
+        training(town).play(exchange_of(grid_of(town[1]), least_users=12))
+
+
+# ---- What travels
+
+
+def numbers_in(messages):
+    """All bytes of arrays and all numbers of records that the server received."""
+    blobs, values = [], []
+    for message in messages:
+        for record in message.content.values():
+            for value in record.values():
+                if isinstance(value, Array):
+                    blobs.append(value.numpy().tobytes())
+                else:
+                    values.append(str(value))
+    return b"".join(blobs), " ".join(values)
+
+
+@pytest.mark.parametrize("mechanism", [ALIGNED, vm.NoNoise()])
+def test_no_measurement_and_no_position_reaches_the_server(mechanism, town):
+    _, data = town
+    grid = grid_of(data, mechanism)
+    training(town, mechanism=mechanism).play(exchange_of(grid))
+    blobs, values = numbers_in(grid.received)
+    assert len(blobs) > 9 * 4 * 8 * 10_000
+    secrets = np.concatenate([data.gain_db, data.user_xyz[:, :2].ravel()])
+    for secret in np.unique(secrets):
+        assert np.float64(secret).tobytes() not in blobs
+        assert repr(float(secret)) not in values
+    kinds = {tuple(sorted(message.content)) for message in grid.received}
+    assert kinds == {("facts",), ("arrays", "facts")}
+    facts = {key for m in grid.received for key in m.content["facts"]}
+    assert facts == {"users", "round", "weights"}
+
+
+def test_messages_survive_the_way(town):
+    scene, _ = town
+    rng = np.random.default_rng(0)
+    theta = vm.Propagation(-31.5, -21.0, -40.0, -29.0)
+    radio_map = vm.RadioMap(scene.grid, rng.normal(size=scene.grid.shape), theta, 0.37)
+    asked = records.read_question(records.question(Broadcast(7, radio_map, 55), [3, 9]))
+    assert asked.users == (3, 9)
+    assert (asked.broadcast.round, asked.broadcast.cohort) == (7, 55)
+    received = asked.broadcast.radio_map
+    np.testing.assert_array_equal(received.heights, radio_map.heights)
+    assert (received.propagation, received.sharpness, received.grid) == (theta, 0.37, scene.grid)
+    updates = [Update(u, 7, 10 + i, rng.normal(size=5), rng.normal(size=4))
+               for i, u in enumerate(["a", "b"])]  # fmt: skip
+    back = records.read_answer(records.answer(updates))
+    for one, other in zip(back, updates, strict=True):
+        assert (one.client, one.round, one.links) == (other.client, other.round, other.links)
+        np.testing.assert_array_equal(one.heights, other.heights)
+    assert records.read_answer(records.answer([])) == []
+
+
+# ---- Flower's own simulation, in a process of its own
+
+_SIMULATION = """
+import numpy as np, veilmap as vm
+if __name__ == "__main__":
+    scene = vm.Scene.synthetic(0)
+    data = scene.measure(users=100, seed=0)
+    settings = {"mechanism": vm.GeometryAligned(noise_budget=10), "rounds": 5, "seed": 3}
+    here = vm.train(data, scene.grid, **settings)
+    there = vm.train(data, scene.grid, engine="flower", **settings)
+    scale = np.abs(here.radio_map.heights).max()
+    apart = np.abs(there.radio_map.heights - here.radio_map.heights).max() / scale
+    theta = [run.radio_map.propagation.as_array() for run in (here, there)]
+    apart = max(apart, np.abs(theta[1] / theta[0] - 1).max())
+    print("apart", apart, "clients", there.history[-1].clients)
+    def fail(row):
+        raise ValueError("from a round")
+
+    try:
+        few = scene.measure(users=3, links_per_user=5, seed=1)
+        vm.train(few, scene.grid, engine="flower", rounds=2, on_round=fail)
+    except ValueError as error:
+        print("raised:", error)
+"""
+
+
+def test_flowers_simulation_gives_the_map_of_the_process(tmp_path):
+    pytest.importorskip("ray", reason="Flower's simulation needs Ray")
+    script = tmp_path / "simulate.py"
+    script.write_text(_SIMULATION)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    words = done.stdout.split()
+    assert float(words[words.index("apart") + 1]) <= 1e-9
+    assert words[words.index("clients") + 1] == "100"
+    # An error on the server's side reaches the caller as it is.
+    assert "raised: from a round" in done.stdout
+
+
+# ---- Wrong use
+
+
+def test_sums_are_refused_until_there_is_secure_aggregation(town):
+    scene, data = town
+    with pytest.raises(vm.VeilmapError, match="secure aggregation"):
+        vm.train(data, scene.grid, engine="flower", server_sees="sums", rounds=2)
+
+
+def test_a_folder_that_is_taken_is_refused_before_anything_starts(town, tmp_path):
+    scene, data = town
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(vm.VeilmapError, match="holds a run already"):
+        vm.train(data, scene.grid, engine="flower", rounds=2, out=tmp_path)
+
+
+def test_an_unknown_engine_is_refused(town):
+    scene, data = town
+    with pytest.raises(vm.VeilmapError, match="engine is 'in-process' or 'flower', not 'mail'"):
+        vm.train(data, scene.grid, engine="mail", rounds=2)
+
+
+def test_without_flower_a_line_says_what_to_install(tmp_path):
+    hidden = tmp_path / "flwr"
+    hidden.mkdir()
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\n"
+        "found = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name in ('flwr', 'ray') else found(name, *a)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "veilmap.cli", "train", "--engine", "flower", "--users", "5",
+         "--rounds", "2", "--out", str(tmp_path / "run")],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "pip install 'veilmap[flower]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not Path(tmp_path / "run").exists()
