@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 import veilmap as vm
 from fakegrid import FakeGrid, node
 from veilmap.federation.exchange import InProcess
-from veilmap.federation.flower import records
+from veilmap.federation.flower import app, records
 from veilmap.federation.flower.client import Own
 from veilmap.federation.flower.exchange import FlowerExchange
 from veilmap.federation.messages import Broadcast, Update
@@ -383,3 +383,91 @@ def test_without_flower_a_line_says_what_to_install(tmp_path):
     assert "pip install 'veilmap[flower]'" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not Path(tmp_path / "run").exists()
+
+
+# ---- The apps of a deployment
+
+
+def run_settings(town, out, **other):
+    rows, columns = town[0].grid.shape
+    return {
+        "out": str(out), "cell-size": town[0].grid.cell_size, "rows": rows, "columns": columns,
+        "rounds": 3, "seed": 5, "mechanism": "aligned", "noise-budget": 10.0,
+    } | other  # fmt: skip
+
+
+def deployed(data, folder):
+    """Nodes with files of their own, as a deployment has them."""
+    handlers = {}
+    for number, user in enumerate(data.users.tolist()):
+        file = folder / f"user-{user}.parquet"
+        data.select(data.user == user).save(file)
+        settings = {"data": str(file), "mechanism": "aligned", "noise-budget": 10.0, "seed": 5}
+        handlers[number] = node(lambda context, own=settings: app.node_settings(own))
+    return FakeGrid(handlers)
+
+
+def test_a_deployment_gives_the_map_of_the_process(town, tmp_path):
+    grid = deployed(town[1], tmp_path)
+    run = app.training_of(run_settings(town, tmp_path / "run")).play(exchange_of(grid))
+    same(run, training(town, rounds=3).play(InProcess(town[1], ALIGNED, 5)))
+    again = vm.Run.load(tmp_path / "run")
+    same(again, run)
+    assert again.transcript.base_stations.shape == (0, 3)
+
+
+def test_a_deployment_that_was_killed_goes_on_by_itself(town, tmp_path):
+    grid = deployed(town[1], tmp_path)
+    settings = run_settings(town, tmp_path / "run", rounds=5)
+    begun = app.training_of(settings)
+    assert not begun.resume
+
+    def stop(row):
+        if row.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        replace(begun, on_round=stop).play(exchange_of(grid))
+    again = app.training_of(settings)
+    assert again.resume
+    same(
+        again.play(exchange_of(grid)),
+        training(town, rounds=5).play(InProcess(town[1], ALIGNED, 5)),
+    )
+    with pytest.raises(vm.VeilmapError, match="rounds was 5, now 6"):
+        app.training_of(settings | {"rounds": 6}).play(exchange_of(grid))
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({}, "names no data"),
+        ({"data": "/nowhere.parquet"}, "/nowhere.parquet does not exist"),
+    ],
+)
+def test_a_node_without_data_says_so(settings, complaint):
+    with pytest.raises(vm.VeilmapError, match=complaint):
+        app.node_settings(settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"mechanism": "magic"}, "no mechanism 'magic'"),
+        ({"mechanism": "aggregate"}, "protects only sums"),
+        ({"mechanism": "uniform", "tradeoff": 1.0}, "uniform has no tradeoff"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"rows": 0}, "shape"),
+    ],
+)
+def test_wrong_run_settings_are_named(town, tmp_path, change, complaint):
+    with pytest.raises(vm.VeilmapError, match=complaint):
+        app.training_of(run_settings(town, tmp_path, **change))
+
+
+def test_missing_run_settings_are_named(town, tmp_path):
+    for name in ("out", "cell-size", "rows", "columns"):
+        settings = run_settings(town, tmp_path)
+        del settings[name]
+        with pytest.raises(vm.VeilmapError, match=f"has no {name}"):
+            app.training_of(settings)

@@ -63,7 +63,8 @@ class RunFolder:
         """The public base stations, (B, 3), in metres."""
         path = _files.existing(self.path / "base_stations.csv")
         try:
-            return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2).reshape(-1, 3)
+            lines = path.read_text().splitlines()[1:]  # none where the server was not told any
+            return np.array([line.split(",") for line in lines], dtype=np.float64).reshape(-1, 3)
         except ValueError:
             raise VeilmapError(f"{path} is damaged") from None
 
