@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
@@ -14,6 +15,9 @@ from veilmap.benchmarks import Figure
 from veilmap.demo import Row
 from veilmap.experiments import Experiment, results
 from veilmap.reports import metres
+
+if TYPE_CHECKING:
+    from veilmap.deployment import Process
 
 
 def demo_table(rows: Sequence[Row], seed: int) -> Table:
@@ -117,6 +121,19 @@ def findings(result: results.Result) -> Text:
         text.append(finding.verdict.capitalize(), style=colour)
         text.append(f": {finding.measured}.\n")
     return text
+
+
+def process_table(processes: "Sequence[Process]") -> Table:
+    """A federation's processes."""
+    table = _table("The federation on this host")
+    table.add_column("process", no_wrap=True)
+    _numbers(table, "pid")
+    table.add_column("")
+    table.add_column("log")
+    for one in processes:
+        state = "running" if one.running else "stopped"
+        table.add_row(one.name, "" if one.pid is None else str(one.pid), state, one.log.name)
+    return table
 
 
 def _table(title: str) -> Table:

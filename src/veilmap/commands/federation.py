@@ -1,0 +1,126 @@
+"""`veilmap federation`: a federation on real hosts, or for a trial on this one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from veilmap.commands._common import console, writable_folder
+from veilmap.errors import VeilmapError
+from veilmap.federation import flower
+from veilmap.mechanisms import MECHANISMS
+from veilmap.sources import Source
+
+app = typer.Typer(
+    help="Run a federation of real nodes on Flower: keys, files, processes.",
+    no_args_is_help=True,
+)
+
+Folder = Annotated[Path, typer.Argument(help="The federation's folder.")]
+
+
+@app.command(
+    epilog="Example: `veilmap federation init fed --nodes 3` then `veilmap federation up fed`"
+)
+def init(
+    folder: Folder,
+    nodes: Annotated[int, typer.Option(min=1, help="How many nodes to make keys for.")] = 3,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Measurements to deal out to the nodes; by default a synthetic city's."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where the server listens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, help="Its port; 0 takes a free one.")] = 0,
+    mechanism: Annotated[
+        str, typer.Option(help="What nodes do to gradients: none, uniform or aligned.")
+    ] = "aligned",
+    budget: Annotated[float, typer.Option(min=0, help="μ (uniform, aligned).")] = 10.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
+    cell_size: Annotated[float, typer.Option(help="Side of the map's cells, in metres.")] = 3.0,
+    days: Annotated[int, typer.Option(min=1, help="How long the certificate is valid.")] = 365,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Fixes the noise: for studies, not for real users.")
+    ] = None,
+) -> None:
+    """Write certificates, node keys, the app, configurations, start scripts and systemd units.
+
+    TLS and node authentication are on. Nothing is started.
+    """
+    flower.require()
+    from veilmap.deployment import layout
+
+    if mechanism not in MECHANISMS or MECHANISMS[mechanism].needs_sums:
+        raise VeilmapError(f"a federation's mechanism is none, uniform or aligned, not {mechanism}")
+    writable_folder(folder)
+    links, _, grid = Source(data, None, 0, nodes, cell_size).load()
+    settings: dict[str, float | str] = {"mechanism": mechanism}
+    if mechanism != "none":
+        settings["noise-budget"] = float(budget)
+    made = layout.init(
+        folder, nodes=nodes, host=host, port=port, data=links, grid=grid, mechanism=settings,
+        rounds=rounds, days=days, seed=seed,
+    )  # fmt: skip
+    console.print(
+        f"Wrote a federation of {nodes} nodes to {folder}/; its server will listen on"
+        f" {made.address}.\nKeep {folder}/certificates/ca.key and {folder}/keys private;"
+        " docs/deployment.md says what goes where.\n"
+        f"Try it here: veilmap federation up {folder}, then run {folder}, then down {folder}"
+    )
+
+
+@app.command(epilog="Example: `veilmap federation up fed`")
+def up(folder: Folder) -> None:
+    """Start the server and all nodes on this host, for a trial."""
+    flower.require()
+    from veilmap import deployment
+
+    with console.status("starting …"):
+        processes = deployment.up(deployment.Federation.load(folder))
+    _show(processes)
+
+
+@app.command(epilog="Example: `veilmap federation run fed`")
+def run(folder: Folder) -> None:
+    """Train: start the app on a federation that is up, and follow it to the end.
+
+    A run that was cut off goes on from its last checkpoint.
+    """
+    flower.require()
+    from veilmap import deployment
+
+    federation = deployment.Federation.load(folder)
+    if not all(process.running for process in deployment.status(federation)):
+        raise VeilmapError(f"not everything is running; veilmap federation up {folder} starts it")
+    code = deployment.run(federation)
+    if code or not (federation.folder / "run" / "radio_map.nc").exists():
+        raise VeilmapError(
+            f"the run did not end well; {federation.folder / 'logs'} says why; run it again to"
+            " go on"
+        )
+    console.print(f"Wrote the run to {federation.folder / 'run'}/")
+
+
+@app.command(epilog="Example: `veilmap federation status fed`")
+def status(folder: Folder) -> None:
+    """Show which processes run, and where their logs are."""
+    flower.require()
+    from veilmap import deployment
+
+    _show(deployment.status(deployment.Federation.load(folder)))
+
+
+@app.command(epilog="Example: `veilmap federation down fed`")
+def down(folder: Folder) -> None:
+    """Stop all processes that this folder started."""
+    flower.require()
+    from veilmap import deployment
+
+    with console.status("stopping …"):
+        processes = deployment.down(deployment.Federation.load(folder))
+    _show(processes)
+
+
+def _show(processes: list) -> None:
+    from veilmap import tables
+
+    console.print(tables.process_table(processes))

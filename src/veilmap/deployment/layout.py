@@ -1,0 +1,189 @@
+"""The folder of a federation: what `veilmap federation init` writes."""
+
+import json
+import secrets
+import shlex
+import socket
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from veilmap import __version__, _files
+from veilmap.deployment import certificates, templates
+from veilmap.errors import VeilmapError
+from veilmap.geometry import Grid
+from veilmap.measurements import Measurements
+
+_FILE = "federation.json"
+LINK = "dep"  # what Flower's configuration calls the server
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A federation's folder and what it was made with.
+
+    Attributes
+    ----------
+    folder : Path
+    host, port : str, int
+        Where the SuperLink listens; nodes listen on the ports after it, on loopback.
+    nodes : int
+    """
+
+    folder: Path
+    host: str
+    port: int
+    nodes: int
+
+    @classmethod
+    def load(cls, folder: Path) -> "Federation":
+        """The federation in a folder."""
+        if not (folder / _FILE).exists():
+            raise VeilmapError(
+                f"{folder} holds no federation; make one with veilmap federation init"
+            )
+        try:
+            content = json.loads((folder / _FILE).read_text())
+            return cls(folder.resolve(), content["host"], content["port"], content["nodes"])
+        except (KeyError, ValueError, TypeError) as error:
+            raise VeilmapError(f"{folder / _FILE} is damaged: make the federation anew") from error
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes' names."""
+        return [f"node-{number + 1}" for number in range(self.nodes)]
+
+    @property
+    def address(self) -> str:
+        """Where nodes and the operator reach the SuperLink."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What Flower's commands must find set: nothing phones home or installs anything."""
+        return {
+            # Flower starts its other commands by name.
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "FLWR_HOME": str(self.folder / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        }
+
+    def key(self, node: str) -> Path:
+        """A node's private key."""
+        return self.folder / "keys" / node
+
+    def command(self, process: str) -> list[str]:
+        """The command line of the SuperLink, the SuperExec or a node."""
+        tls, secret = self.folder / "certificates", self.folder / "superexec.secret"
+        ca = str(tls / "ca.crt")
+        if process == "superlink":
+            return [
+                _tool("flower-superlink"), "--host", self.host, "--port", str(self.port),
+                "--ssl-certfile", str(tls / "server.pem"), "--ssl-keyfile", str(tls / "server.key"),
+                "--ssl-ca-certfile", ca, "--enable-supernode-auth", "--isolation", "process",
+                "--superexec-auth-secret-file", str(secret), "--database",
+                str(self.folder / "state" / "superlink.db"),
+                "--disable-runtime-dependency-installation",
+            ]  # fmt: skip
+        if process == "superexec":
+            return [
+                _tool("flower-superexec"), "--runtime-api-address", self.address,
+                "--root-certificates", ca, "--superexec-auth-secret-file", str(secret),
+            ]  # fmt: skip
+        number = self.names.index(process)
+        return [
+            _tool("flower-supernode"), "--superlink", self.address, "--root-certificates", ca,
+            "--auth-supernode-private-key", str(self.key(process)), "--host", "127.0.0.1",
+            "--port", str(self.port + 1 + number),
+            "--node-config", (self.folder / "nodes" / f"{process}.config").read_text().strip(),
+        ]  # fmt: skip
+
+
+def init(
+    folder: Path,
+    *,
+    nodes: int,
+    host: str,
+    port: int,
+    data: Measurements,
+    grid: Grid,
+    mechanism: dict[str, float | str],
+    rounds: int,
+    days: int = 365,
+    seed: int | None = None,
+) -> Federation:
+    """Write all that a federation needs, with TLS and node authentication on.
+
+    The users of ``data`` are dealt out to the nodes' files; replace them by real ones.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise VeilmapError(f"{folder} is not empty; name a new folder for the federation")
+    users = data.users.tolist()
+    if len(users) < nodes:
+        raise VeilmapError(f"{nodes} nodes need measurements of as many users, not {len(users)}")
+    made = Federation(folder.resolve(), host, port or _free_port(nodes), nodes)
+    tls = folder / "certificates"
+    certificates.write_authority(tls)
+    certificates.write_server(tls, list(dict.fromkeys([host, "127.0.0.1", "localhost"])), days)
+    secret = folder / "superexec.secret"
+    with _files.replacing(secret) as temporary:
+        temporary.write_bytes(secrets.token_bytes(32))
+    secret.chmod(0o600)
+    studied = {} if seed is None else {"seed": seed}
+    for number, node in enumerate(made.names):
+        certificates.write_node_key(made.key(node))
+        own = data.select([user in users[number::nodes] for user in data.user.tolist()])
+        file = made.folder / "data" / f"{node}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        own.save(file)
+        settings = {"data": str(file)} | mechanism | studied
+        _files.write_text(templates.node_config(settings), folder / "nodes" / f"{node}.config")
+    run = {
+        "rounds": rounds, "out": str(made.folder / "run"), "cell-size": grid.cell_size,
+        "rows": grid.shape[0], "columns": grid.shape[1], "west": grid.origin[0],
+        "south": grid.origin[1], "least-users": nodes, "deadline": 60.0, **mechanism, **studied,
+    }  # fmt: skip
+    _files.write_text(templates.app(run, __version__), folder / "app" / "pyproject.toml")
+    _files.write_text(
+        templates.flower_config(LINK, made.address, tls.resolve() / "ca.crt"),
+        folder / "flwr" / "config.toml",
+    )
+    for process in ("superlink", "superexec", *made.names):
+        command = shlex.join(made.command(process))
+        script = folder / "start" / f"{process}.sh"
+        _files.write_text(templates.script(made.environment, command), script)
+        script.chmod(0o755)
+        _files.write_text(
+            templates.unit(process, script.resolve()),
+            folder / "systemd" / f"veilmap-{process}.service",
+        )
+    about = asdict(made) | {"folder": None, "veilmap": __version__}
+    _files.write_json(about, folder / _FILE)  # last: a folder without it is not finished
+    return made
+
+
+def _tool(name: str) -> str:
+    """A command of Flower's, from the environment this runs in."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def _free_port(nodes: int) -> int:
+    """A port such that it and the nodes' ports after it are free now."""
+    for _ in range(50):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first = probe.getsockname()[1]
+        if first + nodes < 65536 and all(_is_free(first + k) for k in range(nodes + 1)):
+            return first
+    raise VeilmapError("no free ports found; name one with --port")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,163 @@
+"""A federation's processes on this host, for a trial: start, look, stop."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from veilmap import _files
+from veilmap.deployment.layout import LINK, Federation
+from veilmap.errors import VeilmapError
+
+_PATIENCE = 60.0  # seconds for a process to come up
+_GRACE = 10.0  # seconds between asking a process to stop and ending it
+
+# Processes outlive the command that starts them; Python must not mind.
+_started: list[subprocess.Popen[bytes]] = []
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process: its name, its id, whether it runs, and where it writes."""
+
+    name: str
+    pid: int | None
+    running: bool
+    log: Path
+
+
+def up(federation: Federation) -> list[Process]:
+    """Start what does not run yet: SuperLink, SuperExec, nodes."""
+    known = {process.name: process for process in status(federation)}
+    if not known["superlink"].running:
+        _start(federation, "superlink")
+    _await_port(federation)
+    if not known["superexec"].running:
+        _start(federation, "superexec")
+    for node in federation.names:
+        _register(federation, node)
+        if not known[node].running:
+            _start(federation, node)
+    return status(federation)
+
+
+def status(federation: Federation) -> list[Process]:
+    """Every process of the federation."""
+    found = []
+    for name in ("superlink", "superexec", *federation.names):
+        pid = _recorded(federation, name)
+        alive = pid is not None and _is_ours(pid, federation)
+        found.append(Process(name, pid if alive else None, alive, _log(federation, name)))
+    return found
+
+
+def down(federation: Federation) -> list[Process]:
+    """Stop all of them, nodes first; only those that this folder started."""
+    for process in reversed(status(federation)):
+        if process.pid is not None:
+            _stop(process.pid)
+        (federation.folder / "state" / f"{process.name}.pid").unlink(missing_ok=True)
+    return status(federation)
+
+
+def run(federation: Federation) -> int:
+    """Start the training and follow it until it ends; Flower's exit code."""
+    return _flwr(federation, "run", str(federation.folder / "app"), LINK, "--stream").returncode
+
+
+def _start(federation: Federation, name: str) -> None:
+    log = _log(federation, name)
+    log.parent.mkdir(exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            federation.command(name), stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+            env=os.environ | federation.environment, start_new_session=True,
+        )  # fmt: skip
+    _started.append(process)
+    _files.write_text(f"{process.pid}\n", federation.folder / "state" / f"{name}.pid")
+    time.sleep(0.5)
+    if process.poll() is not None:
+        raise VeilmapError(f"{name} did not start; {log} says why")
+
+
+def _await_port(federation: Federation) -> None:
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            if probe.connect_ex((federation.host, federation.port)) == 0:
+                return
+        time.sleep(0.2)
+    raise VeilmapError(
+        f"the SuperLink does not listen on {federation.address} after {_PATIENCE:g} s;"
+        f" {_log(federation, 'superlink')} says why"
+    )
+
+
+def _register(federation: Federation, node: str) -> None:
+    """Make the node's public key known, once."""
+    done = federation.folder / "state" / f"{node}.registered"
+    if done.exists():
+        return
+    public = federation.key(node)
+    found = _flwr(
+        federation, "supernode", "register", f"{public}.pub", LINK, quiet=True
+    )  # the SuperLink keeps it in its database
+    if found.returncode:
+        raise VeilmapError(f"{node} could not be registered: {found.stdout.strip()[-300:]}")
+    _files.write_text("", done)
+
+
+def _flwr(
+    federation: Federation, *arguments: str, quiet: bool = False
+) -> subprocess.CompletedProcess[str]:
+    tool = Path(federation.command("superlink")[0]).with_name("flwr")
+    return subprocess.run(
+        [str(tool), *arguments], env=os.environ | federation.environment, check=False, text=True,
+        stdout=subprocess.PIPE if quiet else None, stderr=subprocess.STDOUT if quiet else None,
+    )  # fmt: skip
+
+
+def _recorded(federation: Federation, name: str) -> int | None:
+    try:
+        return int((federation.folder / "state" / f"{name}.pid").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _is_ours(pid: int, federation: Federation) -> bool:
+    """Whether that process was started from this folder: numbers are given out again."""
+    try:
+        command = subprocess.run(
+            ["ps", "-ww", "-o", "command=", "-p", str(pid)],  # -ww: never cut the line
+            capture_output=True, text=True, check=False,
+        ).stdout  # fmt: skip
+    except OSError:
+        return False
+    return "flower-" in command and str(federation.folder) in command
+
+
+def _stop(pid: int) -> None:
+    """Ask a process and its children to stop; end them if they do not."""
+    for signal_number, seconds in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, 5.0)):
+        try:
+            os.killpg(pid, signal_number)  # each was started as its own group's leader
+        except ProcessLookupError:
+            return
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with suppress(ChildProcessError):  # started by an earlier command
+                os.waitpid(pid, os.WNOHANG)
+            try:
+                os.killpg(pid, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.1)
+
+
+def _log(federation: Federation, name: str) -> Path:
+    return federation.folder / "logs" / f"{name}.log"
