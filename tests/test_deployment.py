@@ -116,7 +116,7 @@ def test_a_federation_that_is_down_says_so(made):
 
 
 def test_a_process_that_is_not_ours_is_never_stopped(made):
-    other = subprocess.Popen(["sleep", "60"])
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         state = made.folder / "state"
         state.mkdir(exist_ok=True)

@@ -169,7 +169,7 @@ def failing(message, reply):
 
 
 def for_somebody_else(message, reply):
-    reply.content["facts"]["users"] = json.dumps([7])
+    reply.content["facts"]["users"] = json.dumps([0])  # who has answered already
     return reply
 
 
@@ -243,6 +243,11 @@ def test_a_second_node_cannot_take_over_a_user(town):
     run = training(town).play(exchange_of(grid))
     same(run, training(town).play(InProcess(data, ALIGNED, 5)))
     assert (400, "train") not in grid.asked
+    # Everybody was asked once whom they speak for: in a deployment each question takes seconds.
+    assert sorted(target for target, kind in grid.asked if kind == "query") == [
+        *range(100, 109),
+        400,
+    ]
 
 
 def test_too_few_nodes_are_waited_for_and_then_reported(town):
@@ -281,6 +286,15 @@ def test_no_measurement_and_no_position_reaches_the_server(mechanism, town):
     assert kinds == {("facts",), ("arrays", "facts")}
     facts = {key for m in grid.received for key in m.content["facts"]}
     assert facts == {"users", "round", "weights"}
+
+
+def test_a_node_answers_only_for_those_who_were_asked(town):
+    scene, data = town
+    broadcast = Broadcast(0, vm.NoiseAwareStep().start(scene.grid).radio_map, 9)
+    handler = node(own_of(data, [1, 4, 6]))
+    for asked, wanted in (([4], [4]), ([6, 1], [1, 6]), ([3], [])):
+        reply = handler(Message(records.question(broadcast, asked), 1, "train"))
+        assert [update.client for update in records.read_answer(reply.content)] == wanted
 
 
 def test_messages_survive_the_way(town):

@@ -40,6 +40,7 @@ class FlowerExchange:
     deadline: float = 60.0
     poll: float = 0.5
     _homes: dict[ClientId, int] = field(default_factory=dict, init=False)
+    _known: set[int] = field(default_factory=set, init=False)
     _silent: dict[int, float] = field(default_factory=dict, init=False)
 
     def users(self) -> Sequence[ClientId]:
@@ -50,7 +51,8 @@ class FlowerExchange:
         until = time.monotonic() + self.patience
         while True:
             present = set(self.grid.get_node_ids())
-            self._introduce(present - set(self._homes.values()))
+            self._known &= present
+            self._introduce(present - self._known)
             here = [user for user, node in self._homes.items() if node in present]
             if len(here) >= self.least_users:
                 return sorted(here, key=lambda user: (isinstance(user, str), user))
@@ -102,6 +104,7 @@ class FlowerExchange:
                     raise UnreadableError("no introduction")
                 for user in records.read_names(reply.content):
                     self._homes.setdefault(user, node)
+                self._known.add(node)
             except UnreadableError:
                 self._silent[node] = now + self.deadline  # ask again, but not at once
 
