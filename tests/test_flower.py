@@ -21,7 +21,9 @@ from veilmap.federation.flower import app, records
 from veilmap.federation.flower.client import Own
 from veilmap.federation.flower.exchange import FlowerExchange
 from veilmap.federation.messages import Broadcast, Update
+from veilmap.federation.participation import Turnout
 from veilmap.federation.rounds import Training
+from veilmap.federation.server import Server
 from veilmap.federation.training import _config
 
 ALIGNED = vm.GeometryAligned(noise_budget=10)
@@ -225,6 +227,21 @@ def test_a_node_that_comes_back_takes_part_again(town):
 
     training(town, on_round=on_round).play(exchange_of(grid))
     assert rows == [8, 8, 9, 8]
+
+
+def test_a_node_that_joins_while_users_are_chosen_shifts_nobody(town):
+    _, data = town
+    grid = grid_of(data)
+    joins = grid.handlers.pop(100)  # user 0, who stands before all others
+    exchange = exchange_of(grid)
+    users = exchange.users()
+    grid.handlers[100] = joins
+    turnout = Turnout(np.arange(8) < 2, 0, 0)
+    plan = training(town)
+    server = Server(plan.step, plan.step.start(plan.grid), 4, ALIGNED, "uploads")
+    total = server.open_round(turnout.asked)
+    exchange.collect(total, users, turnout, None)
+    assert total.clients == [1, 2]
 
 
 def test_nodes_that_do_not_introduce_themselves_are_not_asked(town):

@@ -50,10 +50,17 @@ class Exchange(Protocol):
         """Everybody who can be asked now, always in the same order."""
         ...
 
-    def collect(self, total: RoundSum, turnout: Turnout, recorder: Recorder | None) -> Gathered:
+    def collect(
+        self,
+        total: RoundSum,
+        users: Sequence[ClientId],
+        turnout: Turnout,
+        recorder: Recorder | None,
+    ) -> Gathered:
         """Send the broadcast of ``total`` to those who turn out and add up what they answer.
 
-        Updates are added in the order of `users()`: sums depend on it in their last bits.
+        ``turnout`` speaks of ``users`` one by one. Updates are added in their order: sums
+        depend on it in their last bits.
         """
         ...
 
@@ -70,10 +77,16 @@ class InProcess:
         """Everybody who has measured."""
         return self.data.users.tolist()
 
-    def collect(self, total: RoundSum, turnout: Turnout, recorder: Recorder | None) -> Gathered:
+    def collect(
+        self,
+        total: RoundSum,
+        users: Sequence[ClientId],
+        turnout: Turnout,
+        recorder: Recorder | None,
+    ) -> Gathered:
         """Let the users answer, block after block."""
         insights = []
-        for clients in self._answering(turnout, len(total.heights)):
+        for clients in self._answering(users, turnout, len(total.heights)):
             updates, insight = clients.answer(total.broadcast)
             total.add(updates)
             insights.append(insight)
@@ -83,9 +96,10 @@ class InProcess:
             _refuse_dead_start(insights)
         return Gathered(insights)
 
-    def _answering(self, turnout: Turnout, cells: int) -> Iterator[Clients]:
+    def _answering(
+        self, ids: Sequence[ClientId], turnout: Turnout, cells: int
+    ) -> Iterator[Clients]:
         """The users who answer this round."""
-        ids = self.users()
         parts = self.data.links.blocks(block_size(cells))
         for own, links in zip(blocks(len(ids), cells), parts, strict=True):
             answers = turnout.answers[own]

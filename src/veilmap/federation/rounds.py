@@ -78,10 +78,11 @@ class Training:
         kept = folder.load_rounds(self.grid) if folder and self.resume else {}
         for number in range(server.state.round, self.rounds):
             started = time.perf_counter()
-            turnout = self.participation.draw(self.seed, number, len(exchange.users()))
+            users = exchange.users()
+            turnout = self.participation.draw(self.seed, number, len(users))
             recorder = self._recorder(number)
             total = server.open_round(turnout.asked)
-            gathered = exchange.collect(total, turnout, recorder)
+            gathered = exchange.collect(total, users, turnout, recorder)
             if total.opens and not account.affords(total):
                 break
             if folder and number == 0 and not self.resume:

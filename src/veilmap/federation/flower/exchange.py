@@ -63,10 +63,15 @@ class FlowerExchange:
                 )
             time.sleep(self.poll)
 
-    def collect(self, total: RoundSum, turnout: Turnout, recorder: Recorder | None) -> Gathered:
+    def collect(
+        self,
+        total: RoundSum,
+        users: Sequence[ClientId],
+        turnout: Turnout,
+        recorder: Recorder | None,
+    ) -> Gathered:
         """Ask the nodes of those who turn out, and add up what came in time."""
-        everybody = self.users()
-        asked = [user for user, taken in zip(everybody, turnout.answers, strict=False) if taken]
+        asked = [user for user, taken in zip(users, turnout.answers, strict=True) if taken]
         by_node: dict[int, list[ClientId]] = {}
         for user in asked:
             by_node.setdefault(self._homes[user], []).append(user)
@@ -81,8 +86,8 @@ class FlowerExchange:
             answers, problem = _read(replies.get(node), own, self.deadline)
             updates |= answers
             absent |= {user: problem for user in own if user not in answers}
-        for block in blocks(len(everybody), len(total.heights)):
-            came = [updates[user] for user in everybody[block] if user in updates]
+        for block in blocks(len(users), len(total.heights)):
+            came = [updates[user] for user in users[block] if user in updates]
             total.add(came)
             if recorder:
                 recorder.add([update for update in came if update.client not in total.refused])
