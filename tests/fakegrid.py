@@ -1,5 +1,7 @@
 """Flower's grid without a network: every node is a function from message to reply."""
 
+import copy
+
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.app.user_config import UserConfig
 from flwr.serverapp import Grid
@@ -54,6 +56,8 @@ class FakeGrid(Grid):
             target = message.metadata.dst_node_id
             self.asked.append((target, message.metadata.message_type))
             try:
+                # On the way messages are bytes: nobody shares a record with the sender.
+                message.__dict__["_content"] = copy.deepcopy(message.content)
                 reply = self.handlers[target](message)
             except Exception as error:
                 reply = Message(Error(code=0, reason=str(error)), reply_to=message)

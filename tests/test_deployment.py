@@ -1,5 +1,6 @@
 """A federation on this host: its files, and a real deployment over TLS with node keys."""
 
+import json
 import os
 import signal
 import stat
@@ -49,11 +50,18 @@ def test_the_servers_certificate_is_signed_for_its_addresses(made):
     server.verify_directly_issued_by(authority)
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "127.0.0.1" in map(str, names.get_values_for_type(x509.IPAddress))
-    before = server.serial_number
-    certificates.write_server(tls, ["radio.example"], days=30)  # renewal: the authority stays
+    before, key = server.serial_number, (tls / "ca.key").read_bytes()
+    done = veilmap("federation", "renew", made.folder, "--days", 30)
+    assert done.returncode == 0, done.stderr
+    assert (tls / "ca.key").read_bytes() == key  # the authority stays, and so do the nodes
     renewed = x509.load_pem_x509_certificate((tls / "server.pem").read_bytes())
     renewed.verify_directly_issued_by(authority)
     assert renewed.serial_number != before
+    assert (renewed.not_valid_after_utc - renewed.not_valid_before_utc).days == 30
+    (tls / "ca.key").unlink()
+    done = veilmap("federation", "renew", made.folder)
+    assert done.returncode == 2
+    assert "renew where the authority's key is" in done.stderr
 
 
 def test_nodes_get_their_own_users_and_nobody_elses(made):
@@ -93,7 +101,11 @@ def test_measurements_of_ones_own_are_dealt_out(tmp_path):
         (["up", "nowhere"], "nowhere holds no federation"),
         (["status", "nowhere"], "holds no federation"),
         (["init", ".", "--nodes", "2"], ". is not empty"),
-        (["init", "fed", "--mechanism", "aggregate"], "none, uniform or aligned, not aggregate"),
+        (["init", "fed", "--mechanism", "magic"], "no mechanism 'magic'"),
+        (["init", "fed", "--mechanism", "aggregate", "--budget", "3"], "aggregate has no --budget"),
+        (["init", "fed", "--mechanism", "aggregate", "--delta", "0.5"], "δ = 0.5 is not below 1/N"),
+        (["init", "fed", "--server-sees", "all"], "--server-sees is uploads or sums"),
+        (["renew", "nowhere"], "holds no federation"),
         (["init", "fed", "--nodes", "0"], "'--nodes'"),
         (["init", "fed", "--data", "no.csv"], "no.csv does not exist"),
     ],
@@ -106,6 +118,15 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, arguments, complaint):
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "fed").exists()
+
+
+def test_in_a_sum_every_user_has_a_node(tmp_path):
+    scene = vm.Scene.synthetic(2)
+    scene.measure(users=5, links_per_user=10, seed=0).save(tmp_path / "links.csv")
+    done = veilmap("federation", "init", tmp_path / "fed", "--data", tmp_path / "links.csv",
+                   "--server-sees", "sums")  # fmt: skip
+    assert done.returncode == 2
+    assert "5 users need --nodes 5" in done.stderr
 
 
 def test_a_federation_that_is_down_says_so(made):
@@ -160,6 +181,32 @@ def test_a_real_deployment_gives_the_map_of_the_process(running):
     )
     for secret in (*data.gain_db, *data.user_xyz[:, :2].ravel()):
         assert repr(float(secret)) not in seen
+
+
+@pytest.mark.xdist_group("deployment")
+def test_a_real_deployment_opens_only_sums(tmp_path):
+    done = veilmap("federation", "init", tmp_path / "fed", "--mechanism", "aggregate", "--delta",
+                   1e-3, "--rounds", 1, "--seed", 5)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    federation = Federation.load(tmp_path / "fed")
+    try:
+        deployment.up(federation)
+        done = veilmap("federation", "run", federation.folder, timeout=240)
+    finally:
+        deployment.down(federation)
+    assert done.returncode == 0, done.stderr + _logs(federation)
+    scene = vm.Scene.synthetic(0)
+    here = vm.train(
+        scene.measure(users=3, seed=0), scene.grid, rounds=1, seed=5,
+        mechanism=vm.AggregateGaussian(delta=1e-3),
+    )  # fmt: skip
+    there = vm.Run.load(federation.folder / "run")
+    np.testing.assert_allclose(there.radio_map.heights, here.radio_map.heights, rtol=1e-9)
+    assert [row.clients for row in there.history] == [3]
+    # Every node keeps its own account of what it has spent.
+    for name in federation.names:
+        spent = json.loads((federation.folder / "data" / f"{name}.parquet.spent.json").read_text())
+        assert spent["opened"] == [0]
 
 
 def _refuses_a_stranger(federation):

@@ -349,6 +349,11 @@ if __name__ == "__main__":
     theta = [run.radio_map.propagation.as_array() for run in (here, there)]
     apart = max(apart, np.abs(theta[1] / theta[0] - 1).max())
     print("apart", apart, "clients", there.history[-1].clients)
+    few = scene.measure(users=6, links_per_user=20, seed=1)
+    settings = {"mechanism": vm.AggregateGaussian(epsilon=8, delta=1e-3), "rounds": 2, "seed": 3}
+    sums = [vm.train(few, scene.grid, engine=e, **settings) for e in ("in-process", "flower")]
+    heights = [run.radio_map.heights for run in sums]
+    print("sums equal", np.array_equal(*heights), sums[1].history[-1].clients)
     def fail(row):
         raise ValueError("from a round")
 
@@ -371,17 +376,13 @@ def test_flowers_simulation_gives_the_map_of_the_process(tmp_path):
     words = done.stdout.split()
     assert float(words[words.index("apart") + 1]) <= 1e-9
     assert words[words.index("clients") + 1] == "100"
+    # Sums come through SecAgg+, to the bit.
+    assert "sums equal True 6" in done.stdout
     # An error on the server's side reaches the caller as it is.
     assert "raised: from a round" in done.stdout
 
 
 # ---- Wrong use
-
-
-def test_sums_are_refused_until_there_is_secure_aggregation(town):
-    scene, data = town
-    with pytest.raises(vm.VeilmapError, match="secure aggregation"):
-        vm.train(data, scene.grid, engine="flower", server_sees="sums", rounds=2)
 
 
 def test_a_folder_that_is_taken_is_refused_before_anything_starts(town, tmp_path):
@@ -423,7 +424,7 @@ def run_settings(town, out, **other):
     rows, columns = town[0].grid.shape
     return {
         "out": str(out), "cell-size": town[0].grid.cell_size, "rows": rows, "columns": columns,
-        "rounds": 3, "seed": 5, "mechanism": "aligned", "noise-budget": 10.0,
+        "rounds": 3, "seed": 5, "mechanism": "aligned",
     } | other  # fmt: skip
 
 
@@ -445,6 +446,16 @@ def test_a_deployment_gives_the_map_of_the_process(town, tmp_path):
     again = vm.Run.load(tmp_path / "run")
     same(again, run)
     assert again.transcript.base_stations.shape == (0, 3)
+
+
+def test_settings_of_a_promise_reach_the_node_and_its_account(town, tmp_path):
+    town[1].select(town[1].user == 0).save(tmp_path / "own.parquet")
+    settings = {"data": str(tmp_path / "own.parquet"), "mechanism": "aggregate", "epsilon": 4.0,
+                "noise-multiplier": 3.0, "theta-share": 0.1}  # fmt: skip
+    own = app.node_settings(settings)
+    assert own.sums
+    assert own.mechanism == vm.AggregateGaussian(epsilon=4.0, noise_multiplier=3.0, theta_share=0.1)
+    assert own.budget == tmp_path / "own.parquet.spent.json"
 
 
 def test_a_deployment_that_was_killed_goes_on_by_itself(town, tmp_path):
@@ -485,7 +496,8 @@ def test_a_node_without_data_says_so(settings, complaint):
     ("change", "complaint"),
     [
         ({"mechanism": "magic"}, "no mechanism 'magic'"),
-        ({"mechanism": "aggregate"}, "protects only sums"),
+        ({"mechanism": "aggregate", "server-sees": "uploads"}, "aggregate protects only sums"),
+        ({"server-sees": "everything"}, "server-sees is 'uploads' or 'sums', not 'everything'"),
         ({"mechanism": "uniform", "tradeoff": 1.0}, "uniform has no tradeoff"),
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"rows": 0}, "shape"),

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from veilmap.commands._common import console, writable_folder
+from veilmap.commands.train import mechanism_from, trust_from
 from veilmap.errors import VeilmapError
-from veilmap.federation import flower
+from veilmap.federation import Participation, flower
 from veilmap.mechanisms import MECHANISMS
 from veilmap.sources import Source
 
@@ -32,9 +33,25 @@ def init(
     host: Annotated[str, typer.Option(help="Where the server listens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, help="Its port; 0 takes a free one.")] = 0,
     mechanism: Annotated[
-        str, typer.Option(help="What nodes do to gradients: none, uniform or aligned.")
+        str, typer.Option(help=f"What nodes do to gradients: {', '.join(MECHANISMS)}.")
     ] = "aligned",
-    budget: Annotated[float, typer.Option(min=0, help="μ (uniform, aligned).")] = 10.0,
+    budget: Annotated[
+        float | None, typer.Option(help="μ: noise energy / gradient energy (uniform, aligned).")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε of the promise to every user (aggregate).")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="δ of the promise, below 1/users (aggregate).")
+    ] = None,
+    allow_missing: Annotated[
+        float | None,
+        typer.Option(help="Share of nodes that may drop out of a sum (aggregate)."),
+    ] = None,
+    server_sees: Annotated[
+        str | None,
+        typer.Option(help="uploads, or only sums (SecAgg+); by default what the mechanism needs."),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
     cell_size: Annotated[float, typer.Option(help="Side of the map's cells, in metres.")] = 3.0,
     days: Annotated[int, typer.Option(min=1, help="How long the certificate is valid.")] = 365,
@@ -48,23 +65,45 @@ def init(
     """
     flower.require()
     from veilmap.deployment import layout
+    from veilmap.federation.privacy import settled
 
-    if mechanism not in MECHANISMS or MECHANISMS[mechanism].needs_sums:
-        raise VeilmapError(f"a federation's mechanism is none, uniform or aligned, not {mechanism}")
+    chosen = mechanism_from(
+        mechanism, noise_budget=budget, epsilon=epsilon, delta=delta, dropout=allow_missing
+    )
+    settled_mechanism, sees = settled(
+        chosen, trust_from(server_sees), Participation(), nodes, rounds
+    )
     writable_folder(folder)
     links, _, grid = Source(data, None, 0, nodes, cell_size).load()
-    settings: dict[str, float | str] = {"mechanism": mechanism}
-    if mechanism != "none":
-        settings["noise-budget"] = float(budget)
     made = layout.init(
-        folder, nodes=nodes, host=host, port=port, data=links, grid=grid, mechanism=settings,
-        rounds=rounds, days=days, seed=seed,
+        folder, nodes=nodes, host=host, port=port, data=links, grid=grid,
+        mechanism=settled_mechanism, server_sees=sees, rounds=rounds, days=days, seed=seed,
     )  # fmt: skip
     console.print(
         f"Wrote a federation of {nodes} nodes to {folder}/; its server will listen on"
         f" {made.address}.\nKeep {folder}/certificates/ca.key and {folder}/keys private;"
         " docs/deployment.md says what goes where.\n"
         f"Try it here: veilmap federation up {folder}, then run {folder}, then down {folder}"
+    )
+
+
+@app.command(epilog="Example: `veilmap federation renew fed --days 365`")
+def renew(
+    folder: Folder,
+    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
+) -> None:
+    """Make a new key and certificate for the server, where the authority's key is.
+
+    Nodes need nothing new; the server must be started again.
+    """
+    flower.require()
+    from veilmap.deployment import Federation, layout
+
+    federation = Federation.load(folder)
+    layout.renew(federation, days)
+    console.print(
+        f"Wrote {federation.folder / 'certificates'}/server.pem and server.key, valid for {days}"
+        " days: bring them to the server and start it again"
     )
 
 

@@ -1,13 +1,12 @@
 """`veilmap train`."""
 
 import math
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
 import typer
 
-from veilmap import accounting
+from veilmap import mechanisms
 from veilmap.commands._common import console, counted, progress_bar, writable_folder
 from veilmap.errors import VeilmapError
 from veilmap.federation import HistoryRow
@@ -82,7 +81,7 @@ def train(
     writable_folder(out)
     source = Source(data, test, city, users, cell_size)
     links, unseen, grid = source.load()
-    chosen = _mechanism(
+    chosen = mechanism_from(
         mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
         dropout=allow_missing,
     )  # fmt: skip
@@ -99,7 +98,7 @@ def train(
         run = federation.train(
             links, grid, mechanism=chosen, rounds=rounds, seed=seed,
             participation=federation.Participation(share, dropout, late),
-            server_sees=_trust(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
+            server_sees=trust_from(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round, engine=cast("Engine", engine),
         )  # fmt: skip
@@ -120,23 +119,15 @@ def train(
     console.print(f"Wrote the run to {out}/")
 
 
-def _mechanism(name: str, **options: float | None) -> Mechanism:
-    """The named mechanism; an option that it does not know is a mistake."""
-    if name not in MECHANISMS:
-        raise VeilmapError(f"no mechanism {name!r}; there are {', '.join(MECHANISMS)}")
-    kind = MECHANISMS[name]
+def mechanism_from(name: str, **options: float | None) -> Mechanism:
+    """The mechanism that a command's options describe."""
     given = {key: value for key, value in options.items() if value is not None}
-    unknown = given.keys() - {field.name for field in fields(kind)}
-    if unknown:
-        if unknown & {"epsilon", "delta"}:
-            accounting.guarantee_of(kind())  # says why there is none
-        flags = {"noise_budget": "budget", "dropout": "allow-missing"}
-        names = ", ".join(f"--{flags.get(key, key)}" for key in sorted(unknown))
-        raise VeilmapError(f"the mechanism {name} has no {names}")
-    return kind(**given)
+    flags = {"noise_budget": "budget", "dropout": "allow-missing"}
+    return mechanisms.named(name, given, called={key: f"--{flags.get(key, key)}" for key in given})
 
 
-def _trust(text: str | None) -> ServerSees | None:
+def trust_from(text: str | None) -> ServerSees | None:
+    """The trust model that an option names."""
     if text not in (None, "uploads", "sums"):
         raise VeilmapError(f"--server-sees is uploads or sums, not {text!r}")
     return cast("ServerSees | None", text)

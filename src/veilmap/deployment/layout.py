@@ -5,14 +5,16 @@ import secrets
 import shlex
 import socket
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from veilmap import __version__, _files
 from veilmap.deployment import certificates, templates
 from veilmap.errors import VeilmapError
+from veilmap.federation.transcript import ServerSees
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
+from veilmap.mechanisms import Mechanism
 
 _FILE = "federation.json"
 LINK = "dep"  # what Flower's configuration calls the server
@@ -109,7 +111,8 @@ def init(
     port: int,
     data: Measurements,
     grid: Grid,
-    mechanism: dict[str, float | str],
+    mechanism: Mechanism,
+    server_sees: ServerSees,
     rounds: int,
     days: int = 365,
     seed: int | None = None,
@@ -123,27 +126,32 @@ def init(
     users = data.users.tolist()
     if len(users) < nodes:
         raise VeilmapError(f"{nodes} nodes need measurements of as many users, not {len(users)}")
+    if server_sees == "sums" and len(users) != nodes:
+        raise VeilmapError(
+            f"in a sum every user has a node of their own: {len(users)} users need --nodes"
+            f" {len(users)}"
+        )
     made = Federation(folder.resolve(), host, port or _free_port(nodes), nodes)
     tls = folder / "certificates"
     certificates.write_authority(tls)
-    certificates.write_server(tls, list(dict.fromkeys([host, "127.0.0.1", "localhost"])), days)
+    certificates.write_server(tls, _names(host), days)
     secret = folder / "superexec.secret"
     with _files.replacing(secret) as temporary:
         temporary.write_bytes(secrets.token_bytes(32))
     secret.chmod(0o600)
-    studied = {} if seed is None else {"seed": seed}
+    common = _settings(mechanism, server_sees) | ({} if seed is None else {"seed": seed})
     for number, node in enumerate(made.names):
         certificates.write_node_key(made.key(node))
         own = data.select([user in users[number::nodes] for user in data.user.tolist()])
         file = made.folder / "data" / f"{node}.parquet"
         file.parent.mkdir(exist_ok=True)
         own.save(file)
-        settings = {"data": str(file)} | mechanism | studied
+        settings = {"data": str(file)} | common
         _files.write_text(templates.node_config(settings), folder / "nodes" / f"{node}.config")
     run = {
         "rounds": rounds, "out": str(made.folder / "run"), "cell-size": grid.cell_size,
         "rows": grid.shape[0], "columns": grid.shape[1], "west": grid.origin[0],
-        "south": grid.origin[1], "least-users": nodes, "deadline": 60.0, **mechanism, **studied,
+        "south": grid.origin[1], "least-users": nodes, "deadline": 60.0, **common,
     }  # fmt: skip
     _files.write_text(templates.app(run, __version__), folder / "app" / "pyproject.toml")
     _files.write_text(
@@ -162,6 +170,28 @@ def init(
     about = asdict(made) | {"folder": None, "veilmap": __version__}
     _files.write_json(about, folder / _FILE)  # last: a folder without it is not finished
     return made
+
+
+def renew(federation: Federation, days: int) -> None:
+    """A new key and certificate for the server; the authority, and so the nodes, stay."""
+    tls = federation.folder / "certificates"
+    for needed in ("ca.key", "ca.crt"):
+        if not (tls / needed).exists():
+            raise VeilmapError(f"{tls / needed} is missing: renew where the authority's key is")
+    certificates.write_server(tls, _names(federation.host), days)
+
+
+def _names(host: str) -> list[str]:
+    """What the server's certificate is for."""
+    return list(dict.fromkeys([host, "127.0.0.1", "localhost"]))
+
+
+def _settings(mechanism: Mechanism, server_sees: ServerSees) -> dict[str, float | str]:
+    """A mechanism as configurations spell it; nodes and the server get the same."""
+    values = {field.name.replace("_", "-"): getattr(mechanism, field.name)
+              for field in fields(mechanism)}  # fmt: skip
+    known = {name: value for name, value in values.items() if value is not None}
+    return {"mechanism": mechanism.name, "server-sees": server_sees, **known}
 
 
 def _tool(name: str) -> str:

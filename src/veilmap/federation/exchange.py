@@ -37,10 +37,13 @@ class Gathered:
         What users know of their own answers; empty where they keep it to themselves.
     absent : mapping from user to reason
         Who was asked and did not answer, beyond those the turnout already counts.
+    remarks : mapping from user to remark
+        What else was odd about those who did, known once the sum is open.
     """
 
     insights: list[Insight] = field(default_factory=list)
     absent: Mapping[ClientId, str] = field(default_factory=dict)
+    remarks: Mapping[ClientId, str] = field(default_factory=dict)
 
 
 class Exchange(Protocol):

@@ -90,6 +90,7 @@ class Training:
                 folder.start(self.config, self.stations)
             if total.opens:
                 account.open(total)
+                total.unseal()
             if self._keeps(number) and total.opens:
                 kept[number] = recorder.seen(total.broadcast) if recorder else server.read(total)
                 if folder:
@@ -171,7 +172,8 @@ def _row(
         np.concatenate([getattr(own, name) for own in gathered.insights] or [np.array([math.nan])])
         for name in ("loss", "norm", "noise_energy")
     )
-    reasons = {**gathered.absent, **total.refused}
+    reasons = {**gathered.absent, **gathered.remarks, **total.refused}
+    named = [f"{client} {reason}" for client, reason in reasons.items()]
     return {
         "round": total.broadcast.round,
         "loss": float(loss.mean()),
@@ -184,5 +186,5 @@ def _row(
         "late": turnout.late,
         "refused": len(total.refused),
         "opened": int(total.opens),
-        "notes": "; ".join(f"{client} {reason}" for client, reason in reasons.items()),
+        "notes": "; ".join(filter(None, [total.why_shut, *named])),
     }

@@ -1,6 +1,6 @@
 """The server: broadcasts the map, screens and sums what comes back, takes a step."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +10,18 @@ from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.transcript import SeenSum, ServerSees
 from veilmap.mechanisms import Mechanism
+
+
+@dataclass(frozen=True)
+class OpenedSum:
+    """A sum after unmasking: Σ J_i, Σ J_i · heights and Σ J_i · θ's gradient."""
+
+    links: int
+    heights: NDArray[np.float64]
+    propagation: NDArray[np.float64]
+
+
+Unmask = Callable[[], OpenedSum | None]
 
 
 @dataclass
@@ -37,6 +49,8 @@ class RoundSum:
     links: int = field(default=0, init=False)
     clients: list[ClientId] = field(default_factory=list, init=False)
     refused: dict[ClientId, str] = field(default_factory=dict, init=False)
+    _unmask: Unmask | None = field(default=None, init=False, repr=False)
+    _problem_unmasking: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         self.heights = np.zeros(self.broadcast.radio_map.grid.cells)
@@ -46,6 +60,31 @@ class RoundSum:
     def opens(self) -> bool:
         """Whether enough users answered for the sum to be seen."""
         return len(self.clients) >= self.least_answers
+
+    @property
+    def why_shut(self) -> str:
+        """Why the sum is not seen, or nothing."""
+        if self.opens:
+            return ""
+        few = f"{len(self.clients)} of the {self.least_answers} answers it needs came"
+        return f"round abandoned: {self._problem_unmasking or few}"
+
+    def seal(self, clients: Sequence[ClientId], unmask: Unmask) -> None:
+        """Take in a sum over these users that is still masked."""
+        self.clients += clients
+        self._unmask = unmask
+
+    def unseal(self) -> None:
+        """Open a masked sum; where too few help to unmask it, it stays shut."""
+        if self._unmask is None:
+            return
+        opened = self._unmask()
+        if opened is None:
+            self._problem_unmasking = "too few nodes helped to unmask the sum"
+            self.clients.clear()
+        else:
+            self.heights, self.propagation = opened.heights, opened.propagation
+            self.links = opened.links
 
     def add(self, updates: Iterable[Update]) -> None:
         """Take in some updates; bad ones are refused by name, the others are unharmed."""

@@ -102,22 +102,15 @@ def train(
         np.unique(data.bs_xyz, axis=0), keep_uploads, keep_users, test, test_every, out, resume,
         checkpoint_every, on_round,
     )  # fmt: skip
-    return _engine(engine, sees)(training, data, mechanism, seed)
+    return _engine(engine)(training, data, mechanism, seed)
 
 
-def _engine(
-    name: str, sees: ServerSees
-) -> Callable[[Training, Measurements, Mechanism, int | None], Run]:
+def _engine(name: str) -> Callable[[Training, Measurements, Mechanism, int | None], Run]:
     """The engine of that name, checked before any work."""
     if name == "in-process":
         return lambda training, *users: training.play(InProcess(*users))
     if name != "flower":
         raise VeilmapError(f"engine is 'in-process' or 'flower', not {name!r}")
-    if sees == "sums":
-        raise VeilmapError(
-            "on Flower the server sees every upload: sums need secure aggregation, which this"
-            " engine does not have yet; train without --engine flower"
-        )
     flower.require(simulation=True)
     from veilmap.federation.flower.simulation import simulate
 

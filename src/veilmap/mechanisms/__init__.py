@@ -34,7 +34,27 @@ __all__ = [
     "UniformNoise",
     "UploadNoise",
     "from_description",
+    "named",
 ]
+
+
+def named(name: str, options: Mapping[str, Any], *, called: Mapping[str, str] = {}) -> Mechanism:
+    """The mechanism of that name; an option that it does not know is a mistake.
+
+    ``called`` says how options are named where they come from, for the message.
+    """
+    if name not in MECHANISMS:
+        raise VeilmapError(f"no mechanism {name!r}; there are {', '.join(MECHANISMS)}")
+    kind = MECHANISMS[name]
+    unknown = sorted(options.keys() - {field.name for field in fields(kind)})
+    if unknown:
+        if {"epsilon", "delta"} & set(unknown):
+            reason = kind().guarantee
+            assert isinstance(reason, NoGuarantee)  # else it would have an ε
+            raise VeilmapError(f"{kind.__name__} has no ε: {reason.reason}")
+        wrong = ", ".join(called.get(option, option) for option in unknown)
+        raise VeilmapError(f"the mechanism {name} has no {wrong}")
+    return kind(**options)
 
 
 def from_description(public: Mapping[str, Any]) -> Mechanism:

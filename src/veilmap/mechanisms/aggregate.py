@@ -68,6 +68,7 @@ class AggregateGaussian(Mechanism):
 
     name = "aggregate"
     needs_sums = True
+    whole_numbers = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -94,6 +94,7 @@ class Mechanism(ABC):
 
     name: ClassVar[str]  # in configurations and transcripts
     needs_sums: ClassVar[bool] = False  # whether it protects only what is summed before it is seen
+    whole_numbers: ClassVar[bool] = False  # whether answers are, which sums without rounding
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "clip", _checks.number("clip", self.clip, above=0))

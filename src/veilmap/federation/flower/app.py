@@ -8,7 +8,7 @@ protects itself. A node never takes its mechanism from the server.
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flwr.app import Context
@@ -19,40 +19,49 @@ from veilmap import _checks
 from veilmap._describe import described
 from veilmap.errors import VeilmapError
 from veilmap.federation.flower.client import Own, client_app
-from veilmap.federation.flower.exchange import FlowerExchange
+from veilmap.federation.flower.secure import exchange_for
 from veilmap.federation.folder import FORMAT
 from veilmap.federation.participation import Participation
+from veilmap.federation.privacy import settled
 from veilmap.federation.rounds import Training
 from veilmap.federation.steps import NoiseAwareStep
+from veilmap.federation.transcript import ServerSees
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
-from veilmap.mechanisms import MECHANISMS, Mechanism
+from veilmap.mechanisms import MECHANISMS, Mechanism, named
 
 Settings = Mapping[str, Any]
 
-_MECHANISM = {"clip", "noise-budget", "tradeoff"}
+# Parameters of mechanisms, as configurations spell them.
+_MECHANISM = {
+    field.name.replace("_", "-") for kind in MECHANISMS.values() for field in fields(kind)
+}
 
 
 def node_settings(settings: Settings) -> Own:
     """A node's own data and mechanism, from its configuration."""
     if "data" not in settings:
         raise VeilmapError('the node\'s configuration names no data: data="/path/links.parquet"')
-    return Own(Measurements.load(str(settings["data"])), mechanism_of(settings), _seed(settings))
+    file, mechanism = Path(str(settings["data"])), mechanism_of(settings)
+    sums = trust_of(settings, mechanism) == "sums"
+    spent = file.with_name(file.name + ".spent.json")
+    return Own(Measurements.load(file), mechanism, _seed(settings), sums, spent)
 
 
 def mechanism_of(settings: Settings) -> Mechanism:
     """The mechanism that settings name, with its parameters."""
-    name = str(settings.get("mechanism", "aligned"))
-    if name not in MECHANISMS:
-        raise VeilmapError(f"no mechanism {name!r}; there are {', '.join(MECHANISMS)}")
-    kind = MECHANISMS[name]
-    if kind.needs_sums:
-        raise VeilmapError(f"{name} protects only sums, and this server sees every upload")
     given = {key.replace("-", "_"): settings[key] for key in _MECHANISM if key in settings}
-    unknown = given.keys() - {field.name for field in fields(kind)}
-    if unknown:
-        raise VeilmapError(f"the mechanism {name} has no {', '.join(sorted(unknown))}")
-    return kind(**given)
+    return named(str(settings.get("mechanism", "aligned")), given)
+
+
+def trust_of(settings: Settings, mechanism: Mechanism) -> ServerSees:
+    """What the server sees: by default what the mechanism is made for."""
+    sees = str(settings.get("server-sees", "sums" if mechanism.needs_sums else "uploads"))
+    if sees not in ("uploads", "sums"):
+        raise VeilmapError(f"server-sees is 'uploads' or 'sums', not {sees!r}")
+    if mechanism.needs_sums and sees != "sums":
+        raise VeilmapError(f"{mechanism.name} protects only sums: server-sees must be 'sums'")
+    return cast("ServerSees", sees)
 
 
 def training_of(settings: Settings) -> Training:
@@ -65,27 +74,37 @@ def training_of(settings: Settings) -> Training:
         (settings["rows"], settings["columns"]),
         (float(settings.get("west", 0.0)), float(settings.get("south", 0.0))),
     )
-    mechanism, step = mechanism_of(settings), NoiseAwareStep()
+    step = NoiseAwareStep()
     rounds = _checks.whole("rounds", settings.get("rounds", 200), least=1)
     crowd = Participation(share=settings.get("share", 1.0))
     seed, out = _seed(settings), Path(str(settings["out"]))
+    chosen = mechanism_of(settings)
+    # What cannot keep its promise is refused before anybody is asked.
+    mechanism, sees = settled(
+        chosen, trust_of(settings, chosen), crowd, least_users(settings), rounds
+    )
     config = {
         "format": FORMAT,
         "rounds": rounds,
         "seed": seed,
         "grid": described(grid),
         "mechanism": described(mechanism),
-        "server_sees": "uploads",
+        "server_sees": sees,
         "step": described(step),
         "participation": described(crowd),
         "data": None,  # stays with the nodes
     }
     return Training(
-        grid, mechanism, "uploads", rounds, seed, step, crowd, config, np.zeros((0, 3)),
+        grid, mechanism, sees, rounds, seed, step, crowd, config, np.zeros((0, 3)),
         out=out, resume=(out / "config.json").exists(),
         checkpoint_every=_checks.whole("checkpoint-every", settings.get("checkpoint-every", 1),
                                        least=1),
     )  # fmt: skip
+
+
+def least_users(settings: Settings) -> int:
+    """How many users a run waits for before it starts."""
+    return _checks.whole("least-users", settings.get("least-users", 2), least=1)
 
 
 def _seed(settings: Settings) -> int | None:
@@ -100,10 +119,12 @@ server = ServerApp()
 def main(grid: FlowerGrid, context: Context) -> None:
     """Play the training that the run's configuration asks for."""
     settings: Settings = context.run_config
-    exchange = FlowerExchange(
+    training = training_of(settings)
+    exchange = exchange_for(
+        training,
         grid,
-        least_users=_checks.whole("least-users", settings.get("least-users", 2), least=1),
+        least_users=least_users(settings),
         patience=_checks.number("patience", settings.get("patience", 600.0), above=0),
         deadline=_checks.number("deadline", settings.get("deadline", 60.0), above=0),
     )
-    training_of(settings).play(exchange)
+    training.play(exchange)

@@ -42,6 +42,7 @@ class FlowerExchange:
     _homes: dict[ClientId, int] = field(default_factory=dict, init=False)
     _known: set[int] = field(default_factory=set, init=False)
     _silent: dict[int, float] = field(default_factory=dict, init=False)
+    _last_problem: str = field(default="", init=False)
 
     def users(self) -> Sequence[ClientId]:
         """Users of the nodes that are there, in the order of their ids.
@@ -59,7 +60,7 @@ class FlowerExchange:
             if time.monotonic() > until:
                 raise VeilmapError(
                     f"{len(here)} of at least {self.least_users} users were there after"
-                    f" {self.patience:g} s: start more nodes, or ask for fewer"
+                    f" {self.patience:g} s{self._last_problem}: start more nodes, or ask for fewer"
                 )
             time.sleep(self.poll)
 
@@ -105,13 +106,16 @@ class FlowerExchange:
         for node in new:
             reply = replies.get(node)
             try:
-                if reply is None or reply.has_error():
-                    raise UnreadableError("no introduction")
+                if reply is None:
+                    raise UnreadableError(f"node {node} did not answer")
+                if reply.has_error():
+                    raise UnreadableError(f"node {node} failed: {reply.error.reason}")
                 for user in records.read_names(reply.content):
                     self._homes.setdefault(user, node)
                 self._known.add(node)
-            except UnreadableError:
+            except UnreadableError as error:
                 self._silent[node] = now + self.deadline  # ask again, but not at once
+                self._last_problem = f" ({error})"
 
     def _ask(
         self, kind: str, contents: Mapping[int, records.RecordDict], seconds: float

@@ -1,18 +1,20 @@
 """Broadcasts and updates as Flower's records: all that travels, and nothing else."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
+from veilmap._describe import described
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.geometry import Grid
+from veilmap.mechanisms import Mechanism
 from veilmap.radiomap import Propagation, RadioMap
 
-_ARRAYS, _FACTS = "arrays", "facts"
+ARRAYS, _FACTS = "arrays", "facts"
 
 
 class UnreadableError(ValueError):
@@ -21,13 +23,20 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True)
 class Question:
-    """A broadcast, and which of a node's users are to answer it."""
+    """A broadcast, and which of a node's users are to answer it.
+
+    ``mechanism`` describes the one by which the server will read their sum; it is not told
+    where single uploads are asked for.
+    """
 
     broadcast: Broadcast
     users: tuple[ClientId, ...]
+    mechanism: Mapping[str, Any] | None = None
 
 
-def question(broadcast: Broadcast, users: Sequence[ClientId]) -> RecordDict:
+def question(
+    broadcast: Broadcast, users: Sequence[ClientId], mechanism: Mechanism | None = None
+) -> RecordDict:
     """A broadcast on its way to a node."""
     received, grid = broadcast.radio_map, broadcast.radio_map.grid
     facts: dict[str, Any] = {
@@ -39,6 +48,8 @@ def question(broadcast: Broadcast, users: Sequence[ClientId]) -> RecordDict:
         "origin": list(grid.origin),
         "users": json.dumps(list(users)),
     }
+    if mechanism is not None:
+        facts["mechanism"] = json.dumps(described(mechanism))
     arrays = {"heights": received.heights, "theta": received.propagation.as_array()}
     return _packed(arrays, facts)
 
@@ -53,7 +64,8 @@ def read_question(content: RecordDict) -> Question:
         theta = Propagation.from_array(arrays["theta"])
         radio_map = RadioMap(grid, arrays["heights"], theta, facts["sharpness"])
         broadcast = Broadcast(int(facts["round"]), radio_map, int(facts["cohort"]))
-        return Question(broadcast, tuple(json.loads(facts["users"])))
+        mechanism = json.loads(facts["mechanism"]) if "mechanism" in facts else None
+        return Question(broadcast, tuple(json.loads(facts["users"])), mechanism)
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"not a veilmap broadcast: {error}") from error
 
@@ -106,12 +118,12 @@ def read_names(content: RecordDict) -> list[ClientId]:
 
 def _packed(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> RecordDict:
     stored = ArrayRecord({name: Array(np.ascontiguousarray(a)) for name, a in arrays.items()})
-    return RecordDict({_ARRAYS: stored, _FACTS: ConfigRecord(facts)})
+    return RecordDict({ARRAYS: stored, _FACTS: ConfigRecord(facts)})
 
 
 def _unpacked(content: RecordDict) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     try:
-        arrays: Any = content[_ARRAYS]
+        arrays: Any = content[ARRAYS]
         facts: Any = content[_FACTS]
         return {name: array.numpy() for name, array in arrays.items()}, dict(facts)
     except Exception as error:  # whatever a stranger's bytes make numpy say

@@ -13,7 +13,7 @@ from veilmap._threads import environment, threads
 from veilmap.errors import VeilmapError
 from veilmap.federation.flower import QUIET
 from veilmap.federation.flower.client import Own, client_app
-from veilmap.federation.flower.exchange import FlowerExchange
+from veilmap.federation.flower.secure import exchange_for
 from veilmap.federation.rounds import Training
 from veilmap.federation.run import Run
 from veilmap.measurements import Measurements
@@ -23,13 +23,14 @@ from veilmap.mechanisms import Mechanism
 def simulate(training: Training, data: Measurements, mechanism: Mechanism, seed: int | None) -> Run:
     """Play a training with one simulated node for each user of ``data``."""
     training.check()
+    sums = training.server_sees == "sums"
     outcome: list[Run | BaseException] = []
     server = ServerApp()
 
     @server.main()
     def main(grid: FlowerGrid, context: Context) -> None:
         try:
-            exchange = FlowerExchange(grid, least_users=len(data.users), poll=0.02)
+            exchange = exchange_for(training, grid, least_users=len(data.users), poll=0.02)
             outcome.append(training.play(exchange))
         except BaseException as error:  # handed to the caller's thread below
             outcome.append(error)
@@ -39,7 +40,8 @@ def simulate(training: Training, data: Measurements, mechanism: Mechanism, seed:
 
         def own(context: Context) -> Own:
             number = context.node_config["partition-id"]
-            return Own(Measurements.load(Path(folder) / f"{number}.parquet"), mechanism, seed)
+            mine = Measurements.load(Path(folder) / f"{number}.parquet")
+            return Own(mine, mechanism, seed, sums)
 
         # The only way to simulate from Python; Flower announces that it will go (pinned below
         # the next version).

@@ -1,0 +1,255 @@
+"""The server's side of secure aggregation: it sees sums, never a single upload.
+
+Flower has SecAgg+ (Bell et al., CCS 2020) only in its compatibility layer; this is the one
+place that touches it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.common import FitIns, FitRes, Parameters, bytes_to_ndarray, parameters_to_ndarrays
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.compat.common.recorddict_compat import recorddict_to_fitres
+from flwr.server.workflow import SecAggPlusWorkflow
+from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
+from flwr.server.workflow.constant import Key as WorkflowKey
+from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
+from flwr.serverapp import Grid as FlowerGrid
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key
+from numpy.typing import NDArray
+
+from veilmap.federation.exchange import Gathered, Recorder
+from veilmap.federation.flower import masking, records
+from veilmap.federation.flower.exchange import FlowerExchange
+from veilmap.federation.flower.whole_numbers import MODULUS, Scale
+from veilmap.federation.messages import ClientId
+from veilmap.federation.participation import Turnout
+from veilmap.federation.rounds import Training
+from veilmap.federation.server import OpenedSum, RoundSum
+from veilmap.mechanisms import Mechanism
+
+_ = masking.pseudo_random  # both sides must make the same masks
+
+Ask = Callable[[str, Mapping[int, RecordDict], float], dict[int, Message]]
+
+
+@dataclass
+class SecureExchange(FlowerExchange):
+    """Users on Flower's nodes, one each, of whom only sums are seen.
+
+    Parameters are those of `FlowerExchange`, and the mechanism, which is public. ``deadline``
+    holds for each of a round's four messages.
+    """
+
+    mechanism: Mechanism = field(kw_only=True)
+
+    def collect(
+        self,
+        total: RoundSum,
+        users: Sequence[ClientId],
+        turnout: Turnout,
+        recorder: Recorder | None,
+    ) -> Gathered:
+        """Have those who turn out mask their answers; the sum stays sealed until it is paid for."""
+        asked = [user for user, taken in zip(users, turnout.answers, strict=True) if taken]
+        homes = {self._homes[user]: user for user in asked}
+        # More than half, so that no two groups of nodes can open different sums.
+        total.least_answers = max(total.least_answers, len(homes) // 2 + 1)
+        if len(homes) < total.least_answers:
+            return Gathered()
+        questions = {
+            node: records.question(total.broadcast, [user], self.mechanism)
+            for node, user in homes.items()
+        }
+        scale = Scale.of(self.mechanism, len(homes))
+        masked = MaskedSum(self._ask, questions, total.least_answers, scale, self.deadline)
+        came = masked.collect()
+        absent = {homes[node]: why for node, why in masked.problems.items()}
+        remarks: dict[ClientId, str] = {}
+
+        def unmask() -> OpenedSum | None:
+            opened = masked.unmask()
+            remarks.update({homes[n]: why for n, why in masked.problems.items() if n in came})
+            return opened
+
+        total.seal([user for user in asked if self._homes[user] in came], unmask)
+        return Gathered(absent=absent, remarks=remarks)
+
+
+def exchange_for(
+    training: Training,
+    grid: FlowerGrid,
+    *,
+    least_users: int,
+    patience: float = 600.0,
+    deadline: float = 60.0,
+    poll: float = 0.5,
+) -> FlowerExchange:
+    """The exchange for what the server of a training is to see."""
+    if training.server_sees == "uploads":
+        return FlowerExchange(grid, least_users, patience, deadline, poll)
+    return SecureExchange(grid, least_users, patience, deadline, poll, mechanism=training.mechanism)
+
+
+class MaskedSum:
+    """One sum by SecAgg+: collected masked, then unmasked.
+
+    Parameters
+    ----------
+    ask : callable
+        Sends messages to nodes and waits for their replies.
+    questions : mapping from node to content
+        What a node's answer is computed from.
+    threshold : int
+        With fewer masked vectors nothing can be unmasked.
+    scale : Scale
+    deadline : float
+        Seconds for each of the four messages.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        questions: Mapping[int, RecordDict],
+        threshold: int,
+        scale: Scale,
+        deadline: float,
+    ) -> None:
+        self.problems: dict[int, str] = {}
+        self._questions = dict(questions)
+        self._scale = scale
+        self._post = _Post(ask, deadline, self.problems)
+        self._state = WorkflowState()
+        self._results: list[tuple[Any, FitRes]] = []
+        # All nodes see all keys, so that they can count them; weights travel inside the vector.
+        self._protocol = SecAggPlusWorkflow(
+            1.0, threshold, max_weight=1.0, clipping_range=float(scale.largest),
+            quantization_range=2 * scale.largest, modulus_range=MODULUS,
+        )  # fmt: skip
+
+    def collect(self) -> set[int]:
+        """The nodes whose masked vectors arrived; none if too few did."""
+        protocol, state = self._protocol, self._state
+        if not self._play(protocol.setup_stage):
+            return set()
+        state.nid_to_fitins = self._questions
+        self._forget_missing()
+        if not self._play(protocol.share_keys_stage):
+            return set()
+        self._forget_missing()
+        if not self._play(protocol.collect_masked_vectors_stage):
+            return set()
+        return set(state.active_node_ids)
+
+    def unmask(self) -> OpenedSum | None:
+        """The sum, or None if too few nodes helped."""
+        nodes = len(self._state.active_node_ids)
+        try:
+            with np.errstate(all="ignore"):  # shares that do not fit give nonsense, seen below
+                if not self._play(self._protocol.unmask_stage):
+                    return None
+        except ValueError:  # shares that do not fit each other
+            return None
+        (mean,) = parameters_to_ndarrays(self._results[0][1].parameters)
+        return self._scale.unpack(mean * nodes, nodes)
+
+    def _play(self, stage: Callable[..., bool]) -> bool:
+        return stage(self._post, self._context(), self._state)
+
+    def _forget_missing(self) -> None:
+        """Nodes that left before any mask depended on them were never there.
+
+        Flower would ask the others for shares of their keys, which nobody has.
+        """
+        state = self._state
+        state.sampled_node_ids = set(state.active_node_ids)
+        state.nid_to_neighbours = {
+            node: others & state.active_node_ids
+            for node, others in state.nid_to_neighbours.items()
+            if node in state.active_node_ids
+        }
+
+    def _context(self) -> Any:
+        """What the protocol wants to know of a legacy server."""
+        nothing = FitIns(Parameters([], ""), {})
+        proxies = [(SimpleNamespace(node_id=node), nothing) for node in self._questions]
+
+        def keep(_: int, results: list, __: list) -> tuple[None, dict]:
+            self._results = results
+            return None, {}
+
+        return SimpleNamespace(
+            state=RecordDict({
+                MAIN_CONFIGS_RECORD: ConfigRecord({WorkflowKey.CURRENT_ROUND: 1}),
+                MAIN_PARAMS_RECORD: ArrayRecord(),
+            }),
+            strategy=SimpleNamespace(configure_fit=lambda *_: proxies, aggregate_fit=keep),
+            client_manager=SimpleNamespace(num_available=lambda: len(proxies)),
+        )  # fmt: skip
+
+
+@dataclass
+class _Post:
+    """Flower's grid as SecAgg+ uses it, with replies that it can read and notes on the others."""
+
+    ask: Ask
+    deadline: float
+    problems: dict[int, str]
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        """The sound replies; SecAgg+ takes those that are missing for nodes that left."""
+        contents = {message.metadata.dst_node_id: message.content for message in messages}
+        stages = {
+            node: str(content.config_records[RECORD_KEY_CONFIGS][Key.STAGE])
+            for node, content in contents.items()
+        }
+        replies = self.ask(MessageType.TRAIN, contents, self.deadline)
+        sound = []
+        for node, stage in stages.items():
+            problem = _problem(replies.get(node), self.deadline, contents[node])
+            if problem:
+                self.problems.setdefault(node, f"left at {stage.replace('_', ' ')}: {problem}")
+            else:
+                sound.append(replies[node])
+        return sound
+
+
+def _problem(reply: Message | None, seconds: float, asked: RecordDict) -> str:
+    """Why SecAgg+ cannot use a reply, or nothing."""
+    if reply is None:
+        return f"did not answer within {seconds:g} s"
+    if reply.has_error():
+        return f"failed on its node: {reply.error.reason}"
+    try:
+        return "" if _is_readable(reply.content, asked) else "sent something else than was asked"
+    except Exception as error:  # whatever a stranger's bytes make the readers say
+        return f"sent something else than was asked: {error}"
+
+
+def _is_readable(content: RecordDict, asked: RecordDict) -> bool:
+    """Whether a reply has what its stage of SecAgg+ needs, so that no reader of it fails."""
+    reply: dict[str, Any] = dict(content.config_records[RECORD_KEY_CONFIGS])
+    request: dict[str, Any] = dict(asked.config_records[RECORD_KEY_CONFIGS])
+    if request[Key.STAGE] == Stage.SETUP:
+        # A key that is none would make every other node fail.
+        keys = [bytes_to_public_key(reply[k]) for k in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
+        return len(keys) == 2
+    if request[Key.STAGE] == Stage.SHARE_KEYS:
+        return len(reply[Key.DESTINATION_LIST]) == len(reply[Key.CIPHERTEXT_LIST])
+    if request[Key.STAGE] == Stage.UNMASK:
+        wanted = [*request[Key.ACTIVE_NODE_ID_LIST], *request[Key.DEAD_NODE_ID_LIST]]
+        return reply[Key.NODE_ID_LIST] == wanted and len(reply[Key.SHARE_LIST]) == len(wanted)
+    recorddict_to_fitres(content, True)
+    factor, masked = (bytes_to_ndarray(part) for part in reply[Key.MASKED_PARAMETERS])
+    cells = asked.array_records[records.ARRAYS]["heights"].numpy().size
+    return _are_masked(factor, 1) and _are_masked(masked, cells + 6)
+
+
+def _are_masked(numbers: NDArray[Any], count: int) -> bool:
+    return numbers.dtype == np.int64 and numbers.shape == (count,)
