@@ -319,6 +319,11 @@ def both_ways(content):
     record["dead_nids"] = [record["active_nids"][0]]
 
 
+def itself_gone(content):
+    record = content[RECORD_KEY_CONFIGS]
+    record["active_nids"] = [node for node in record["active_nids"] if node != 103]
+
+
 LIES = {
     "a lower threshold": ("setup", setting(threshold=3), "3 of 6 nodes could open an upload"),
     "fewer keys": ("setup", setting(share_num=3), "must show every node all 6 keys"),
@@ -330,6 +335,7 @@ LIES = {
     ),
     "another mechanism": ("collect_masked_vectors", other_mechanism, "give both the same settings"),
     "an upload unmasked": ("unmask", both_ways, "would show an upload"),
+    "its own upload unmasked": ("unmask", itself_gone, "would show an upload"),
 }  # fmt: skip
 
 

@@ -137,7 +137,6 @@ class MaskedSum:
         if not self._play(protocol.setup_stage):
             return set()
         state.nid_to_fitins = self._questions
-        self._forget_missing()
         if not self._play(protocol.share_keys_stage):
             return set()
         self._forget_missing()

@@ -1,0 +1,104 @@
+"""What a federated runtime costs: seconds a round and a client, simulated and deployed.
+
+    python benchmarks/federation.py              # about eight minutes on two cores
+    python benchmarks/federation.py --json F     # and as a file
+
+Every run is a command that a user would type; times are those of the runs' own histories.
+"""
+
+import argparse
+import csv
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_SUMS = ["--mechanism", "aggregate", "--delta", "1e-3"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One way to train, and its time."""
+
+    way: str
+    clients: int
+    start_s: float
+    round_s: float
+
+    @property
+    def client_ms(self) -> float:
+        """Milliseconds a client and round."""
+        return 1e3 * self.round_s / self.clients
+
+
+def main() -> None:
+    """Measure, print a table, write the file that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--rounds", type=int, default=6, help="rounds of a run (default 6)")
+    options = parser.parse_args()
+    print(f"{'':34}{'clients':>8}{'start':>9}{'round':>9}{'a client':>11}")
+    costs = []
+    for cost in _costs(options.rounds):
+        costs.append(cost)
+        print(
+            f"{cost.way:34}{cost.clients:8}{cost.start_s:7.1f} s{cost.round_s:7.2f} s"
+            f"{cost.client_ms:8.1f} ms",
+            flush=True,
+        )
+    if options.json:
+        options.json.write_text(json.dumps([asdict(cost) for cost in costs], indent=1))
+
+
+def _costs(rounds: int) -> Iterator[Cost]:
+    for users in (10, 100):
+        yield _trained("in process", users, rounds)
+        yield _trained("Flower, simulated", users, rounds, "--engine", "flower")
+    yield _trained("Flower, simulated, sums", 10, rounds, "--engine", "flower", *_SUMS)
+    yield _trained("Flower, simulated, sums", 100, rounds, "--engine", "flower", *_SUMS)
+    yield _deployed("Flower, deployed on one host", 3, rounds)
+    yield _deployed("Flower, deployed on one host, sums", 3, rounds, *_SUMS)
+
+
+def _trained(way: str, users: int, rounds: int, *options: str) -> Cost:
+    with tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
+        out, started = Path(folder) / "run", time.monotonic()
+        _veilmap("train", "--users", users, "--rounds", rounds, "--out", out, *options)
+        return _cost(way, users, out, time.monotonic() - started)
+
+
+def _deployed(way: str, nodes: int, rounds: int, *options: str) -> Cost:
+    with tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
+        home = Path(folder) / "fed"
+        _veilmap("federation", "init", home, "--nodes", nodes, "--rounds", rounds, *options)
+        try:
+            started = time.monotonic()
+            _veilmap("federation", "up", home)
+            _veilmap("federation", "run", home)
+            return _cost(way, nodes, home / "run", time.monotonic() - started)
+        finally:
+            _veilmap("federation", "down", home)
+
+
+def _cost(way: str, clients: int, run: Path, seconds: float) -> Cost:
+    with (run / "history.csv").open() as file:
+        rounds = [float(row["seconds"]) for row in csv.DictReader(file)]
+    # The first round also waits for nodes and compilers; all that is not a later round is start.
+    typical = statistics.median(rounds[1:])
+    return Cost(way, clients, seconds - typical * len(rounds), typical)
+
+
+def _veilmap(*arguments: object) -> None:
+    command = [sys.executable, "-m", "veilmap.cli", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+
+
+if __name__ == "__main__":
+    main()
