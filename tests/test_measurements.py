@@ -180,3 +180,19 @@ def test_other_files_are_refused(tmp_path):
         vm.Measurements.load(tmp_path / "links.parquet")
     with pytest.raises(vm.VeilmapError, match="does not exist"):
         vm.Measurements.load(tmp_path / "none.csv")
+
+
+def test_devices_and_the_coordinate_system_survive_files_and_selections(tmp_path):
+    kinds = np.array(["phone", "modem", "phone", "phone"])
+    table = vm.Measurements(
+        user=[1, 1, 2, 2], user_xyz=np.arange(12.0).reshape(4, 3), bs_xyz=np.ones((4, 3)),
+        gain_db=[-70.0, -71, -72, -73], device=kinds, crs="EPSG:32633",
+    )  # fmt: skip
+    table.save(tmp_path / "links.parquet")
+    again = vm.Measurements.load(tmp_path / "links.parquet")
+    assert again.crs == "EPSG:32633"
+    np.testing.assert_array_equal(again.device, kinds)
+    part = again.select([1, 2])
+    assert (part.crs, part.device.tolist()) == ("EPSG:32633", ["modem", "phone"])
+    table.save(tmp_path / "links.csv")  # no place for the coordinate system there
+    np.testing.assert_array_equal(vm.Measurements.load(tmp_path / "links.csv").device, kinds)

@@ -170,7 +170,7 @@ def test_fitted_propagation_has_no_gradient_left():
 
 
 def test_a_saved_map_comes_back_bit_for_bit(tmp_path):
-    grid = vm.Grid(2.5, (4, 6), (-1.25, 1e6 + 0.1))
+    grid = vm.Grid(2.5, (4, 6), (-1.25, 1e6 + 0.1), "EPSG:32633")
     radio_map = vm.RadioMap(
         grid, np.random.default_rng(0).normal(size=24), vm.Propagation(-31.1), 0.7
     )

@@ -47,6 +47,7 @@ def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
             "cell_size": grid.cell_size,
             "origin": list(grid.origin),
             "sharpness": radio_map.sharpness,
+            **({"crs": grid.crs} if grid.crs else {}),
         },
     )
 
@@ -73,7 +74,10 @@ def load(path: Path) -> RadioMap:
     try:
         heights = dataset["obstacle_height"].values.astype(np.float64)
         rows, columns = heights.shape
-        grid = Grid(dataset.attrs["cell_size"], (rows, columns), tuple(dataset.attrs["origin"]))
+        grid = Grid(
+            dataset.attrs["cell_size"], (rows, columns), tuple(dataset.attrs["origin"]),
+            dataset.attrs.get("crs"),
+        )  # fmt: skip
         theta = Propagation(*(float(dataset[field.name]) for field in fields(Propagation)))
         return RadioMap(grid, heights, theta, float(dataset.attrs["sharpness"]))
     except (KeyError, ValueError) as error:

@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 
 from veilmap.errors import VeilmapError
 
-_TEXT_COLUMNS = ("user", "bs")  # ids stay as they are written; all other columns are numbers
+_TEXT_COLUMNS = (
+    "user",
+    "bs",
+    "device",
+)  # ids stay as they are written; all other columns are numbers
 
 
 def read(
@@ -36,6 +40,14 @@ def read(
         )
     wanted = [*required, *(name for name in optional if name in table.column_names)]
     return {name: _column(path, kind, name, table.column(name)) for name in wanted}
+
+
+def note(path: Path, kind: Literal["csv", "parquet"], name: str) -> str | None:
+    """A remark in a Parquet file's metadata, if it is there."""
+    if kind == "csv":
+        return None
+    found = (pa.parquet.read_schema(path).metadata or {}).get(name.encode())
+    return found.decode() if found else None
 
 
 def _column(path: Path, kind: str, name: str, column: pa.ChunkedArray) -> NDArray:

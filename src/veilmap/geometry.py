@@ -30,11 +30,15 @@ class Grid:
         (rows, columns).
     origin : tuple of float
         (x, y) of the south-west corner, in metres.
+    crs : str, optional
+        The projected coordinate system that x and y belong to, such as "EPSG:32633"; without
+        it they are metres of a plane of their own.
     """
 
     cell_size: float = 3.0
     shape: tuple[int, int] = (100, 100)
     origin: tuple[float, float] = (0.0, 0.0)
+    crs: str | None = None
 
     def __post_init__(self) -> None:
         cell_size = _checks.number("cell_size", self.cell_size, above=0)
@@ -54,7 +58,9 @@ class Grid:
             object.__setattr__(self, field, value)
 
     @classmethod
-    def covering(cls, xy: ArrayLike, cell_size: float, margin: float = 0.0) -> "Grid":
+    def covering(
+        cls, xy: ArrayLike, cell_size: float, margin: float = 0.0, crs: str | None = None
+    ) -> "Grid":
         """The smallest grid that holds all points ``xy`` with ``margin`` metres around them."""
         points = _checks.points("xy", xy, columns=2).reshape(-1, 2)
         if len(points) == 0:
@@ -62,7 +68,7 @@ class Grid:
         size = _checks.number("cell_size", cell_size, above=0)
         low = points.min(axis=0) - margin
         columns, rows = np.maximum(1, np.ceil((points.max(axis=0) + margin - low) / size))
-        return cls(size, (int(rows), int(columns)), (float(low[0]), float(low[1])))
+        return cls(size, (int(rows), int(columns)), (float(low[0]), float(low[1])), crs)
 
     @property
     def cells(self) -> int:

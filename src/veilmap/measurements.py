@@ -26,6 +26,7 @@ _HIGHEST_M = 1e5
 _POSITIONS = ("user_x", "user_y", "user_z", "bs_x", "bs_y", "bs_z")
 _REQUIRED = ("user", *_POSITIONS, "gain_db")
 _ROWS_SHOWN = 5
+_CRS = "veilmap_crs"  # in a Parquet file's metadata
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,10 @@ class Measurements:
         Channel gain in dB (negative for a loss).
     bs : (J,) array, optional
         Which base station; by default one per distinct position.
+    device : (J,) array, optional
+        Which kind of device measured, for offsets between kinds; by default all are alike.
+    crs : str, optional
+        The projected coordinate system of the positions, such as "EPSG:32633".
     on_bad : "refuse" or "drop"
     """
 
@@ -71,6 +76,8 @@ class Measurements:
     bs_xyz: NDArray[np.float64]
     gain_db: NDArray[np.float64]
     bs: NDArray = None  # type: ignore[assignment]  # filled in below
+    device: NDArray = None  # type: ignore[assignment]  # filled in below
+    crs: str | None = None
     on_bad: OnBad = "refuse"
     dropped: tuple[BadRows, ...] = field(default=(), init=False)
 
@@ -110,7 +117,10 @@ class Measurements:
             columns["bs"] = numbers.reshape(-1)
         else:
             columns["bs"] = np.asarray(self.bs)
-        for name in ("user", "bs"):
+        columns["device"] = (
+            np.zeros(rows, dtype=np.int64) if self.device is None else np.asarray(self.device)
+        )
+        for name in ("user", "bs", "device"):
             if columns[name].shape != (rows,):
                 raise VeilmapError(
                     f"{name} has shape {columns[name].shape}; {rows} gains need ({rows},)"
@@ -147,7 +157,7 @@ class Measurements:
         picked = np.asarray(rows)
         return Measurements(
             self.user[picked], self.user_xyz[picked], self.bs_xyz[picked],
-            self.gain_db[picked], self.bs[picked],
+            self.gain_db[picked], self.bs[picked], self.device[picked], self.crs,
         )  # fmt: skip
 
     def of_user(self, user: object) -> "Measurements":
@@ -198,7 +208,12 @@ class Measurements:
         columns |= dict(zip(_POSITIONS[:3], positions.T[:3], strict=True))
         columns |= {"bs": self.bs}
         columns |= dict(zip(_POSITIONS[3:], positions.T[3:], strict=True))
-        return pyarrow.table(columns | {"gain_db": self.gain_db})
+        columns |= {"gain_db": self.gain_db}
+        if len(np.unique(self.device)) > 1:
+            columns["device"] = self.device
+        table = pyarrow.table(columns)
+        # A CSV file has no place for it.
+        return table.replace_schema_metadata({_CRS: self.crs}) if self.crs else table
 
     @classmethod
     def load(cls, path: str | Path, *, on_bad: OnBad = "refuse") -> "Measurements":
@@ -210,7 +225,7 @@ class Measurements:
 
         path = _files.existing(path)
         columns: dict[str, Any] = _tables.read(
-            path, _file_kind(path), required=_REQUIRED, optional=("bs",)
+            path, _file_kind(path), required=_REQUIRED, optional=("bs", "device")
         )
         xyz = {name: np.asarray(columns[name], dtype=np.float64) for name in _POSITIONS}
         try:
@@ -220,7 +235,8 @@ class Measurements:
                 bs_xyz=np.column_stack([xyz[name] for name in _POSITIONS[3:]]),
                 gain_db=columns["gain_db"],
                 on_bad=on_bad,
-                **{name: columns[name] for name in ("bs",) if name in columns},
+                crs=_tables.note(path, _file_kind(path), _CRS),
+                **{name: columns[name] for name in ("bs", "device") if name in columns},
             )
         except BadRowsError as error:
             # A CSV's first line holds the names, and people count lines from 1.
@@ -235,7 +251,7 @@ def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:
     """Rows that cannot be used: each row once, under the first reason that applies."""
     user, bs, gain = columns["user_xyz"], columns["bs_xyz"], columns["gain_db"]
     missing = np.zeros(len(gain), dtype=bool)
-    for name in ("user", "bs"):
+    for name in ("user", "bs", "device"):
         values = columns[name]
         if values.dtype.kind == "f":
             missing |= ~np.isfinite(values)
@@ -244,7 +260,7 @@ def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:
     ends = np.hstack([user, bs])
     with np.errstate(invalid="ignore"):
         reasons = [
-            ("user or base-station id is missing", missing),
+            ("a user, base-station or device id is missing", missing),
             ("gain_db is not finite", ~np.isfinite(gain)),
             ("a position is not finite", ~np.isfinite(ends).all(axis=1)),
             (
@@ -276,7 +292,9 @@ def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:
 def _duplicates(columns: dict[str, NDArray], usable: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Usable rows that repeat an earlier usable one in every column."""
     rows = np.flatnonzero(usable)
-    ids = [np.unique(columns[name][rows], return_inverse=True)[1] for name in ("user", "bs")]
+    ids = [
+        np.unique(columns[name][rows], return_inverse=True)[1] for name in ("user", "bs", "device")
+    ]
     keys = np.column_stack(
         [*ids, columns["user_xyz"][rows], columns["bs_xyz"][rows], columns["gain_db"][rows]]
     )

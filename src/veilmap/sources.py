@@ -41,7 +41,7 @@ class Source:
         if self.data is not None:
             links = Measurements.load(self.data)
             ends = np.vstack([links.user_xyz[:, :2], links.bs_xyz[:, :2]])
-            return links, unseen, Grid.covering(ends, self.cell_size)
+            return links, unseen, Grid.covering(ends, self.cell_size, crs=links.crs)
         scene = Scene.synthetic(self.city, cell_size=self.cell_size)
         if unseen is None:
             unseen = scene.measure(users=200, seed=2 * self.city + 1)

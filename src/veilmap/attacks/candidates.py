@@ -141,4 +141,4 @@ def _coarse(grid: Grid) -> Grid:
     if times == 1:
         return grid
     rows, columns = (-(-n // times) for n in grid.shape)
-    return Grid(grid.cell_size * times, (rows, columns), grid.origin)
+    return Grid(grid.cell_size * times, (rows, columns), grid.origin, grid.crs)

@@ -151,7 +151,8 @@ def init(
     run = {
         "rounds": rounds, "out": str(made.folder / "run"), "cell-size": grid.cell_size,
         "rows": grid.shape[0], "columns": grid.shape[1], "west": grid.origin[0],
-        "south": grid.origin[1], "least-users": nodes, "deadline": 60.0, **common,
+        "south": grid.origin[1], "crs": grid.crs or "", "least-users": nodes,
+        "deadline": 60.0, **common,
     }  # fmt: skip
     _files.write_text(templates.app(run, __version__), folder / "app" / "pyproject.toml")
     _files.write_text(

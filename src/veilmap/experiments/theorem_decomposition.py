@@ -89,7 +89,7 @@ class Refined(Task):
 def _regridded(grid: Grid, cell_size: float) -> Grid:
     west, east, south, north = grid.extent
     shape = (round((north - south) / cell_size), round((east - west) / cell_size))
-    return Grid(cell_size, shape, grid.origin)
+    return Grid(cell_size, shape, grid.origin, grid.crs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,6 +73,7 @@ def training_of(settings: Settings) -> Training:
         settings["cell-size"],
         (settings["rows"], settings["columns"]),
         (float(settings.get("west", 0.0)), float(settings.get("south", 0.0))),
+        str(settings.get("crs", "")) or None,
     )
     step = NoiseAwareStep()
     rounds = _checks.whole("rounds", settings.get("rounds", 200), least=1)

@@ -47,6 +47,7 @@ def question(
         "shape": list(grid.shape),
         "origin": list(grid.origin),
         "users": json.dumps(list(users)),
+        "crs": grid.crs or "",
     }
     if mechanism is not None:
         facts["mechanism"] = json.dumps(described(mechanism))
@@ -60,7 +61,8 @@ def read_question(content: RecordDict) -> Question:
     try:
         rows, columns = facts["shape"]
         x, y = facts["origin"]
-        grid = Grid(facts["cell-size"], (int(rows), int(columns)), (float(x), float(y)))
+        crs = str(facts["crs"]) or None
+        grid = Grid(facts["cell-size"], (int(rows), int(columns)), (float(x), float(y)), crs)
         theta = Propagation.from_array(arrays["theta"])
         radio_map = RadioMap(grid, arrays["heights"], theta, facts["sharpness"])
         broadcast = Broadcast(int(facts["round"]), radio_map, int(facts["cohort"]))
