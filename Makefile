@@ -7,16 +7,19 @@ LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 OUT    ?= veilmap-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint types clean
+.PHONY: help demo test test-faults bench lint types clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed  ## Build a city, learn its radio map, draw it (under two minutes)
 	$(BIN)/veilmap demo --out $(OUT)
 
 test: $(VENV)/.installed-dev lint types  ## Run everything that must pass: lint, types, import rules, tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+
+test-faults: $(VENV)/.installed-dev  ## Kill nodes and servers of real deployments (six minutes)
+	$(BIN)/python -m pytest -m faults
 
 lint: $(VENV)/.installed-dev  ## Check style and import rules
 	$(BIN)/ruff check .

@@ -5,9 +5,7 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,13 +15,9 @@ pytest.importorskip("flwr", reason="the Flower engine is an optional extra")
 from cryptography import x509
 
 import veilmap as vm
+from deployments import logs, veilmap
 from veilmap import deployment
 from veilmap.deployment import Federation, certificates, layout
-
-
-def veilmap(*arguments, timeout=120):
-    command = [sys.executable, "-m", "veilmap.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
 
 
 @pytest.fixture
@@ -165,7 +159,7 @@ def running(made):
 @pytest.mark.xdist_group("deployment")
 def test_a_real_deployment_gives_the_map_of_the_process(running):
     done = veilmap("federation", "run", running.folder, timeout=240)
-    assert done.returncode == 0, done.stderr + _logs(running)
+    assert done.returncode == 0, done.stderr + logs(running)
     scene = vm.Scene.synthetic(0)
     data = scene.measure(users=3, seed=0)
     here = vm.train(
@@ -194,7 +188,7 @@ def test_a_real_deployment_opens_only_sums(tmp_path):
         done = veilmap("federation", "run", federation.folder, timeout=240)
     finally:
         deployment.down(federation)
-    assert done.returncode == 0, done.stderr + _logs(federation)
+    assert done.returncode == 0, done.stderr + logs(federation)
     scene = vm.Scene.synthetic(0)
     here = vm.train(
         scene.measure(users=3, seed=0), scene.grid, rounds=1, seed=5,
@@ -229,8 +223,3 @@ def _refuses_a_stranger(federation):
             os.killpg(process.pid, signal.SIGKILL)  # its children too
         process.wait()
     assert "SuperNode" in log.read_text()
-
-
-def _logs(federation):
-    logs = sorted(Path(federation.folder / "logs").glob("*.log"))
-    return "\n".join(f"== {log.name}\n{log.read_text()[-1500:]}" for log in logs)

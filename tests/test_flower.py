@@ -267,6 +267,17 @@ def test_a_second_node_cannot_take_over_a_user(town):
     ]
 
 
+def test_a_smallest_cohort_is_waited_for_in_every_round(town):
+    grid = grid_of(town[1])
+
+    def on_round(row):
+        for number in (101, 102):
+            grid.handlers.pop(number, None)
+
+    with pytest.raises(vm.VeilmapError, match="7 of at least 8 users were there"):
+        training(town, on_round=on_round).play(exchange_of(grid, least_cohort=8))
+
+
 def test_too_few_nodes_are_waited_for_and_then_reported(town):
     with pytest.raises(vm.VeilmapError, match="9 of at least 12 users were there after 0.5 s"):
         training(town).play(exchange_of(grid_of(town[1]), least_users=12))

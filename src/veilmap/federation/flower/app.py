@@ -127,5 +127,6 @@ def main(grid: FlowerGrid, context: Context) -> None:
         least_users=least_users(settings),
         patience=_checks.number("patience", settings.get("patience", 600.0), above=0),
         deadline=_checks.number("deadline", settings.get("deadline", 60.0), above=0),
+        least_cohort=_checks.whole("least-cohort", settings.get("least-cohort", 1), least=1),
     )
     training.play(exchange)

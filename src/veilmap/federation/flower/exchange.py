@@ -32,6 +32,8 @@ class FlowerExchange:
         Seconds to wait for a round's answers; what comes later is not looked at.
     poll : float
         Seconds between looks.
+    least_cohort : int
+        What later rounds wait for: a run goes on without nodes that are lost on the way.
     """
 
     grid: FlowerGrid
@@ -39,10 +41,12 @@ class FlowerExchange:
     patience: float = 600.0
     deadline: float = 60.0
     poll: float = 0.5
+    least_cohort: int = 1
     _homes: dict[ClientId, int] = field(default_factory=dict, init=False)
     _known: set[int] = field(default_factory=set, init=False)
     _silent: dict[int, float] = field(default_factory=dict, init=False)
     _last_problem: str = field(default="", init=False)
+    _began: bool = field(default=False, init=False)
 
     def users(self) -> Sequence[ClientId]:
         """Users of the nodes that are there, in the order of their ids.
@@ -50,16 +54,18 @@ class FlowerExchange:
         Nodes that appear are asked whom they speak for, so that late ones join in.
         """
         until = time.monotonic() + self.patience
+        wanted = self.least_cohort if self._began else self.least_users
         while True:
             present = set(self.grid.get_node_ids())
             self._known &= present
             self._introduce(present - self._known)
             here = [user for user, node in self._homes.items() if node in present]
-            if len(here) >= self.least_users:
+            if len(here) >= wanted:
+                self._began = True
                 return sorted(here, key=lambda user: (isinstance(user, str), user))
             if time.monotonic() > until:
                 raise VeilmapError(
-                    f"{len(here)} of at least {self.least_users} users were there after"
+                    f"{len(here)} of at least {wanted} users were there after"
                     f" {self.patience:g} s{self._last_problem}: start more nodes, or ask for fewer"
                 )
             time.sleep(self.poll)
@@ -124,7 +130,8 @@ class FlowerExchange:
         # Flower names error replies after itself: they are told apart by what they answer.
         nodes = {}
         for node, content in contents.items():
-            message = Message(content, node, kind, ttl=seconds + 60)
+            # A node that comes back later must not answer a round that is over.
+            message = Message(content, node, kind, ttl=seconds)
             for sent in self.grid.push_messages([message]):
                 nodes[sent] = node
         replies: dict[int, Message] = {}
