@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -113,8 +114,10 @@ def test_the_sum_is_read_as_the_mean_of_clipped_gradients():
 
 def test_noise_on_the_sum_is_what_is_promised_even_when_some_are_missing():
     users, missing = 50, 5
-    raw = Contribution(*(np.zeros_like(part) for part in vars(contribution(
-        np.random.default_rng(0), users)).values()))  # fmt: skip
+    some = contribution(np.random.default_rng(0), users)
+    raw = replace(
+        some, heights=np.zeros_like(some.heights), propagation=np.zeros_like(some.propagation)
+    )
     sums = []
     for seed in range(300):
         sent = FIXED.answer(raw, GRID, draws(users, seed), users)

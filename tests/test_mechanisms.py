@@ -260,7 +260,9 @@ def test_every_mechanism_answers_one_by_one_or_together_alike(name):
     draws = [noise.draw(1, i, 4) for i in range(users)]
     together = mechanism.answer(raw, GRID, draws, users)
     for i in range(users):
-        own = Contribution(*(getattr(raw, f.name)[i : i + 1] for f in fields(raw)))
+        own = Contribution(
+            *(getattr(raw, f.name)[i : i + 1] for f in fields(raw) if f.name != "laws")
+        )
         alone = mechanism.answer(own, GRID, draws[i : i + 1], users)
         for name_of in ("uploads", "propagation", "weights", "norms"):
             np.testing.assert_array_equal(getattr(alone, name_of)[0], getattr(together, name_of)[i])

@@ -385,7 +385,7 @@ def test_sums_of_whole_numbers_never_overflow_and_never_lose_more_than_half_a_st
         heights = np.rint(heights)
     links = 1 if mechanism.whole_numbers else data.draw(st.integers(1, 1024))
     packed = scale.pack(Update(1, 0, links, heights, np.zeros(4)))
-    opened = scale.unpack(packed * 1.0, 1)
+    opened = scale.unpack(packed * 1.0, 1, 3)
     assert opened.links == links
     error = np.abs(opened.heights - links * heights).max()
     assert error <= (0 if mechanism.whole_numbers else scale.heights / 2 * (1 + 1e-9))
@@ -401,9 +401,9 @@ def test_an_answer_that_would_be_cut_off_is_not_sent(value):
 def test_a_sum_that_is_not_unmasked_properly_is_noticed():
     scale = Scale.of(FORMAL, 5)
     total = np.array([5.0, 5, 17, -3, 0, 0, 0, 0])
-    assert scale.unpack(total, 5) is not None
-    assert scale.unpack(total, 4) is None
-    assert scale.unpack(total + 0.3, 5) is None
+    assert scale.unpack(total, 5, 2) is not None
+    assert scale.unpack(total, 4, 2) is None
+    assert scale.unpack(total + 0.3, 5, 2) is None
 
 
 def test_masks_depend_on_the_whole_secret_and_are_evenly_spread():

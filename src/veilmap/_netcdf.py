@@ -1,6 +1,7 @@
 """A radio map as a netCDF file: heights with coordinates and units, θ beside them."""
 
-from dataclasses import fields
+import json
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,15 @@ import numpy as np
 from veilmap import _files
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
-from veilmap.radiomap import Propagation, RadioMap
+from veilmap.offsets import Offsets
+from veilmap.propagation import Law, Propagation
+from veilmap.radiomap import RadioMap
 
 if TYPE_CHECKING:
     import xarray
 
 _FORMAT = 1
+_LAWS = [field.name for field in fields(Propagation)][:4]
 
 
 def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
@@ -24,8 +28,7 @@ def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
     grid = radio_map.grid
     metres = {"units": "m"}
     theta = {
-        field.name: ((), getattr(radio_map.propagation, field.name), {"units": _unit(field.name)})
-        for field in fields(Propagation)
+        name: ((), getattr(radio_map.propagation, name), {"units": _unit(name)}) for name in _LAWS
     }
     return xarray.Dataset(
         data_vars={
@@ -48,8 +51,20 @@ def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
             "origin": list(grid.origin),
             "sharpness": radio_map.sharpness,
             **({"crs": grid.crs} if grid.crs else {}),
+            **_beyond_the_paper(radio_map),
         },
     )
+
+
+def _beyond_the_paper(radio_map: RadioMap) -> dict[str, str]:
+    """Laws between clear and blocked, and offsets, where there are any."""
+    found = {}
+    if radio_map.propagation.between:
+        found["between"] = json.dumps([astuple(law) for law in radio_map.propagation.between])
+    if len(radio_map.offsets):
+        found["offsets"] = radio_map.as_arrays()["offsets"]
+        found["offset_values"] = json.dumps(radio_map.offsets.values)
+    return found
 
 
 def save(radio_map: RadioMap, path: Path) -> None:
@@ -78,10 +93,18 @@ def load(path: Path) -> RadioMap:
             dataset.attrs["cell_size"], (rows, columns), tuple(dataset.attrs["origin"]),
             dataset.attrs.get("crs"),
         )  # fmt: skip
-        theta = Propagation(*(float(dataset[field.name]) for field in fields(Propagation)))
-        return RadioMap(grid, heights, theta, float(dataset.attrs["sharpness"]))
-    except (KeyError, ValueError) as error:
+        laws = {name: float(dataset[name]) for name in _LAWS}
+        between = tuple(Law(*law) for law in json.loads(dataset.attrs.get("between", "[]")))
+        theta = Propagation(**laws, between=between)
+        return RadioMap(grid, heights, theta, float(dataset.attrs["sharpness"]), _offsets(dataset))
+    except (KeyError, TypeError, ValueError) as error:
         raise VeilmapError(f"{path} is not a whole radio map: {error}") from error
+
+
+def _offsets(dataset: "xarray.Dataset") -> Offsets:
+    stations, devices = json.loads(dataset.attrs.get("offsets", "[[], []]"))
+    values = json.loads(dataset.attrs.get("offset_values", "[]"))
+    return Offsets(tuple(stations), tuple(devices), tuple(values))
 
 
 def _unit(name: str) -> str:

@@ -1,11 +1,12 @@
 """How far predictions are from measurements."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap.measurements import Measurements
+from veilmap.radiomap import HasMeasurements
 
 
 class Predictor(Protocol):
@@ -16,6 +17,19 @@ class Predictor(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsDevices(Protocol):
+    """Something that also knows offsets of base stations and devices."""
+
+    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
+        """What the devices would read, in dB."""
+        ...
+
+
 def mean_absolute_error(predictor: Predictor, data: Measurements) -> float:
     """MAE of the predicted gain over all links of ``data``, in dB."""
-    return float(np.mean(np.abs(predictor.predict(data.user_xyz, data.bs_xyz) - data.gain_db)))
+    if isinstance(predictor, KnowsDevices):
+        predicted = predictor.predict_links(data)
+    else:
+        predicted = predictor.predict(data.user_xyz, data.bs_xyz)
+    return float(np.mean(np.abs(predicted - data.gain_db)))

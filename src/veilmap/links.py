@@ -19,12 +19,16 @@ class Links:
     user_xyz, bs_xyz : (J, 3) float
         Both ends of each link, in metres.
     gain_db : (J,) float
+    bs, device : (J,) ids
+        Which base station and kind of device, where offsets between them matter.
     """
 
     offsets: NDArray[np.int64]
     user_xyz: NDArray[np.float64]
     bs_xyz: NDArray[np.float64]
     gain_db: NDArray[np.float64]
+    bs: NDArray | None = None
+    device: NDArray | None = None
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -45,20 +49,16 @@ class Links:
         """The links of the chosen users only."""
         if chosen.all():
             return self
-        counts = self.counts[chosen]
         rows = np.repeat(chosen, self.counts)
-        return Links(
-            offsets_of(counts),
-            self.user_xyz[rows],
-            self.bs_xyz[rows],
-            self.gain_db[rows],
-        )
+        return self._taken(offsets_of(self.counts[chosen]), rows)
 
     def blocks(self, users: int) -> Iterator["Links"]:
         """The same links in blocks of at most ``users`` users, as views."""
         for first in range(0, self.users, users):
             offsets = self.offsets[first : first + users + 1]
-            own = slice(offsets[0], offsets[-1])
-            yield Links(
-                offsets - offsets[0], self.user_xyz[own], self.bs_xyz[own], self.gain_db[own]
-            )
+            yield self._taken(offsets - offsets[0], slice(offsets[0], offsets[-1]))
+
+    def _taken(self, offsets: NDArray[np.int64], rows: slice | NDArray[np.bool_]) -> "Links":
+        """Some of the rows, which these offsets divide among users."""
+        ids = [None if own is None else own[rows] for own in (self.bs, self.device)]
+        return Links(offsets, self.user_xyz[rows], self.bs_xyz[rows], self.gain_db[rows], *ids)

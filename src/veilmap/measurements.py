@@ -146,6 +146,8 @@ class Measurements:
             np.ascontiguousarray(self.user_xyz[order]),
             np.ascontiguousarray(self.bs_xyz[order]),
             np.ascontiguousarray(self.gain_db[order]),
+            self.bs[order],
+            self.device[order],
         )
 
     def mean_positions(self) -> NDArray[np.float64]:

@@ -1,23 +1,30 @@
-"""The radio map: virtual obstacles on a grid and two propagation laws."""
+"""The radio map: virtual obstacles on a grid, and laws for clear and blocked links."""
 
+import json
 import math
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks, _threads
+from veilmap import offsets as no_offsets
+from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid, paired
 from veilmap.links import Links
+from veilmap.offsets import Offsets
+from veilmap.propagation import Propagation
 
 # exp(±600) is a float; the kernels multiply exponentials of half the map's height range.
 _WIDEST_EXPONENT = 600.0
+
+_PAPERS = Propagation()
 
 # Users whose gradients are held at once: 64 rows of 10,000 cells are 5 MB.
 _USERS_PER_BLOCK = 64
@@ -32,45 +39,34 @@ class HasLinks(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Propagation:
-    """θ: gain = intercept + slope · log10(distance in metres), for clear and blocked links.
-
-    Intercepts are in dB at 1 m, slopes in dB per decade of distance (negative).
-    """
-
-    los_intercept: float = -30.0
-    los_slope: float = -22.0
-    nlos_intercept: float = -38.0
-    nlos_slope: float = -28.0
-
-    def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            object.__setattr__(self, name, _checks.number(name, getattr(self, name)))
-
-    @classmethod
-    def from_array(cls, theta: ArrayLike) -> "Propagation":
-        """From (β₀, α₀, β₁, α₁)."""
-        values = _checks.floats("theta", theta)
-        if values.shape != (4,):
-            raise VeilmapError(f"theta must have 4 entries, not shape {values.shape}")
-        return cls(*values.tolist())
-
-    def as_array(self) -> NDArray[np.float64]:
-        """(β₀, α₀, β₁, α₁)."""
-        return np.array(astuple(self))
-
-    def gain(self, log_distance: NDArray[np.float64], los: NDArray) -> NDArray[np.float64]:
-        """Gain in dB where ``los`` is the share (0 … 1) or truth of line of sight."""
-        clear = self.los_intercept + self.los_slope * log_distance
-        blocked = self.nlos_intercept + self.nlos_slope * log_distance
-        return clear * los + blocked * (1.0 - los)
-
-
 def log_distance(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
     """log10 of each link's length in metres; links under 1 m count as 1 m."""
     apart = np.linalg.norm(np.asarray(user_xyz) - np.asarray(bs_xyz), axis=-1)
     return np.log10(np.maximum(apart, kernels.NEAREST))
+
+
+class HasMeasurements(Protocol):
+    """Links with both ends, and who was at them."""
+
+    @property
+    def user_xyz(self) -> NDArray[np.float64]:
+        """(J, 3) in metres."""
+        ...
+
+    @property
+    def bs_xyz(self) -> NDArray[np.float64]:
+        """(J, 3) in metres."""
+        ...
+
+    @property
+    def bs(self) -> NDArray | None:
+        """Ids of base stations, (J,)."""
+        ...
+
+    @property
+    def device(self) -> NDArray | None:
+        """Kinds of devices, (J,)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -83,8 +79,8 @@ class LocalGradients:
         F_i: mean squared error of user i, in dB².
     heights : (N, M) float
         ∂F_i/∂h, in dB² per metre.
-    propagation : (N, 4) float
-        ∂F_i/∂θ for (β₀, α₀, β₁, α₁).
+    propagation : (N, P) float
+        ∂F_i/∂θ in the order of `RadioMap.theta`.
     counts : (N,) int
         J_i: links of user i.
     """
@@ -101,7 +97,8 @@ class RadioMap:
 
     The smooth model mixes the two propagation laws by S = Π ψ(sharpness · (z_m − h_m)) over
     the cells under the link, with ψ the logistic function; the segmented model takes the
-    clear law where h_m < z_m in every such cell, the blocked law elsewhere.
+    clear law where h_m < z_m in every such cell, the blocked law elsewhere. With laws between
+    the two (see `Propagation`) powers of S share a link among all of them.
 
     Parameters
     ----------
@@ -112,12 +109,15 @@ class RadioMap:
     propagation : Propagation
     sharpness : float
         Scales ψ, per metre; 1 in the paper.
+    offsets : Offsets
+        What base stations and kinds of devices read beside the truth, in dB.
     """
 
     grid: Grid
     heights: NDArray[np.float64]
-    propagation: Propagation = Propagation()
+    propagation: Propagation = _PAPERS
     sharpness: float = 1.0
+    offsets: Offsets = no_offsets.NONE
 
     def __post_init__(self) -> None:
         sharpness = _checks.number("sharpness", self.sharpness, above=0)
@@ -148,6 +148,42 @@ class RadioMap:
         top = high - math.log(kernels.CLEAR) / self.sharpness
         return raised, top, datum, self.sharpness
 
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """θ: all that is linear in the model: the laws' parameters, then the offsets."""
+        return np.append(self.propagation.as_array(), self.offsets.values)
+
+    def moved_to(
+        self, heights: ArrayLike, theta: NDArray[np.floating], sharpness: float | None = None
+    ) -> "RadioMap":
+        """The same map with other parameters, ``theta`` as in `theta`."""
+        laws = 2 * self.propagation.laws
+        return RadioMap(
+            self.grid, np.asarray(heights),
+            Propagation.from_array(theta[:laws], self.propagation.powers),
+            self.sharpness if sharpness is None else sharpness,
+            self.offsets.moved_to(theta[laws:]),
+        )  # fmt: skip
+
+    def as_arrays(self) -> dict[str, Any]:
+        """All but the grid, for files and messages."""
+        return {
+            "heights": self.heights,
+            "theta": self.theta,
+            "sharpness": self.sharpness,
+            "powers": np.array(self.propagation.powers),
+            "offsets": json.dumps([self.offsets.stations, self.offsets.devices]),
+        }
+
+    @classmethod
+    def from_arrays(cls, grid: Grid, arrays: Mapping[str, Any]) -> "RadioMap":
+        """What `as_arrays` gave."""
+        powers = np.asarray(arrays["powers"])
+        start = Propagation.from_array(np.zeros(4 + 2 * len(powers)), powers)
+        offsets = Offsets.unknown(*json.loads(str(arrays["offsets"])))
+        flat = cls(grid, np.zeros(grid.cells), start, offsets=offsets)
+        return flat.moved_to(arrays["heights"], arrays["theta"], float(arrays["sharpness"]))
+
     def los_weight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
         """S of each link: 1 for a clear one, 0 for a blocked one."""
         user, bs = paired(user_xyz, bs_xyz)
@@ -158,6 +194,17 @@ class RadioMap:
 
         _threads.run_parts(part, _threads.even_parts(len(user)))
         return weights
+
+    def obstruction(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+        """−log S of each link: 0 for a clear one, the more the deeper it is blocked."""
+        user, bs = paired(user_xyz, bs_xyz)
+        depths = np.empty(len(user))
+
+        def part(start: int, stop: int) -> None:
+            degrees.obstructions(start, stop, user, bs, self.grid.frame, self.terrain, depths)
+
+        _threads.run_parts(part, _threads.even_parts(len(user)))
+        return depths
 
     def clear(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.bool_]:
         """Whether every obstacle under a link is lower than it (the segmented model)."""
@@ -174,10 +221,24 @@ class RadioMap:
     def predict(
         self, user_xyz: ArrayLike, bs_xyz: ArrayLike, *, smooth: bool = True
     ) -> NDArray[np.float64]:
-        """Gain of each link in dB, (J,); one end may be a single point for all links."""
+        """Gain of each link in dB, (J,); one end may be a single point for all links.
+
+        Without offsets: what calibrated devices would measure. ``smooth=False`` takes the
+        clear or the blocked law, whatever lies between.
+        """
         user, bs = paired(user_xyz, bs_xyz)
+        if smooth and self.propagation.between:
+            depths = self.obstruction(user, bs)
+            return self.propagation.mixed_gain(log_distance(user, bs), depths)
         los = self.los_weight(user, bs) if smooth else self.clear(user, bs)
         return self.propagation.gain(log_distance(user, bs), los)
+
+    def predict_links(self, data: "HasMeasurements") -> NDArray[np.float64]:
+        """What the devices of ``data`` would read on its links, (J,), in dB."""
+        gains = self.predict(data.user_xyz, data.bs_xyz)
+        if len(self.offsets) == 0 or data.bs is None or data.device is None:
+            return gains
+        return gains + self.offsets.of(data.bs, data.device)
 
     def predict_area(
         self, bs_xyz: ArrayLike, *, altitude: float = 1.5, smooth: bool = True
@@ -196,8 +257,7 @@ class RadioMap:
     def loss(self, data: HasLinks) -> float:
         """F: mean squared error over all links, in dB²."""
         links = data.links
-        error = links.gain_db - self.predict(links.user_xyz, links.bs_xyz)
-        return float(np.mean(error**2))
+        return float(np.mean((links.gain_db - self.predict_links(links)) ** 2))
 
     def fit_propagation(self, data: HasLinks) -> "RadioMap":
         """The same obstacles with the θ that fits ``data`` best.
@@ -205,11 +265,26 @@ class RadioMap:
         Given S, the model is linear in θ: one least-squares problem.
         """
         links = data.links
-        s = self.los_weight(links.user_xyz, links.bs_xyz)
+        depths = self.obstruction(links.user_xyz, links.bs_xyz)
         log_d = log_distance(links.user_xyz, links.bs_xyz)
-        design = np.column_stack([s, s * log_d, 1 - s, (1 - s) * log_d])
-        theta = np.linalg.lstsq(design, links.gain_db, rcond=None)[0]
-        return replace(self, propagation=Propagation.from_array(theta))
+        shares = self.propagation.shares(depths)
+        design = np.stack([shares, shares * log_d], axis=1).reshape(2 * len(shares), -1).T
+        columns = [design, self._offset_columns(links)]
+        # Offsets and intercepts share a direction; the least such θ has mean offset near 0.
+        theta = np.linalg.lstsq(np.hstack(columns), links.gain_db, rcond=None)[0]
+        return self.moved_to(self.heights, theta)
+
+    def _offset_columns(self, links: Links) -> NDArray[np.float64]:
+        """Which offsets apply to each link, (J, B + D)."""
+        columns = np.zeros((len(links.gain_db), len(self.offsets) + 1))
+        for numbers in self._numbers_of(links):
+            columns[np.arange(len(columns)), numbers] = 1.0
+        return columns[:, :-1]  # the last one is nobody's
+
+    def _numbers_of(self, links: Links) -> NDArray[np.int64]:
+        if len(self.offsets) == 0 or links.bs is None or links.device is None:
+            return np.full((2, len(links.gain_db)), -1)
+        return self.offsets.numbers_of(links.bs, links.device)
 
     def save(self, path: str | Path) -> None:
         """Write a netCDF file with units and coordinates."""
@@ -243,11 +318,12 @@ def local_gradient_blocks(
 
 def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
     """Loss and gradients of every user of ``links``, in one pass."""
-    grid = radio_map.grid
+    grid, theta = radio_map.grid, radio_map.propagation.as_array()
     loss = np.empty(links.users)
     by_heights = np.empty((links.users, grid.cells))
-    by_theta = np.empty((links.users, 4))
-    theta = radio_map.propagation.as_array()
+    by_theta = np.empty((links.users, len(theta)))
+    if radio_map.propagation.between or len(radio_map.offsets):
+        return _rich_gradients(radio_map, links, loss, by_heights, by_theta)
 
     def part(start: int, stop: int) -> None:
         kernels.user_gradients(
@@ -257,3 +333,32 @@ def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
 
     _threads.run_parts(part, _threads.even_groups(links.offsets))
     return LocalGradients(loss, by_heights, by_theta, links.counts)
+
+
+def _rich_gradients(
+    radio_map: RadioMap,
+    links: Links,
+    loss: NDArray[np.float64],
+    by_heights: NDArray[np.float64],
+    by_theta: NDArray[np.float64],
+) -> LocalGradients:
+    """The same with more laws than two, or with offsets."""
+    grid, numbers = radio_map.grid, radio_map._numbers_of(links)
+    offsets = np.append(radio_map.offsets.values, 0.0)  # the last one is nobody's
+    gain = links.gain_db - offsets[numbers].sum(axis=0)
+    powers, theta = np.array(radio_map.propagation.powers), radio_map.propagation.as_array()
+    residuals = np.empty(len(gain))
+
+    def part(start: int, stop: int) -> None:
+        degrees.user_gradients(
+            start, stop, links.offsets, links.user_xyz, links.bs_xyz, gain, grid.frame,
+            radio_map.terrain, powers, theta, loss, by_heights, by_theta, residuals,
+        )  # fmt: skip
+
+    _threads.run_parts(part, _threads.even_groups(links.offsets))
+    slopes = -2.0 * residuals / np.repeat(links.counts, links.counts)  # ∂F_i/∂γ
+    user = np.repeat(np.arange(links.users), links.counts)
+    by_offsets = np.zeros((links.users, len(offsets)))
+    for own in numbers:
+        np.add.at(by_offsets, (user, own), slopes)
+    return LocalGradients(loss, by_heights, np.hstack([by_theta, by_offsets[:, :-1]]), links.counts)

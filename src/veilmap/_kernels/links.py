@@ -177,7 +177,9 @@ def clear_of_obstacles(start, stop, user, bs, frame, heights, clear):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, factors_x, factors_y):
+def _blockage(
+    ax, ay, az, bx, by, bz, frame, terrain, cells, e, factors_x, factors_y, blocked=BLOCKED
+):
     """Π (1 + e_m) = 1/S over the cells under a link, with e_m = exp(sharpness (h_m − z_m)).
 
     No exponential per cell: ``raised`` holds exp(sharpness (h_m − datum)) for the map, and
@@ -186,7 +188,7 @@ def _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, factors_x, facto
     ends of a chord are grid-line crossings, whose t form two arithmetic progressions: their
     f are two geometric ones.
 
-    The walk ends where S is 0 (more than BLOCKED) or where the link is above ``top``, the
+    The walk ends where S is 0 (more than ``blocked``) or where the link is above ``top``, the
     height that no obstacle comes near. Cells with e > CLEAR are left in ``cells``, ``e``.
 
     Returns the product and how many cells were kept.
@@ -218,7 +220,7 @@ def _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, factors_x, facto
             cells[n] = cell
             e[n] = value
             n += value > CLEAR
-            if product > BLOCKED:
+            if product > blocked:
                 break
             t = t_next
             f_enter = f_leave

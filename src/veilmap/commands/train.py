@@ -9,12 +9,13 @@ import typer
 from veilmap import mechanisms
 from veilmap.commands._common import console, counted, progress_bar, writable_folder
 from veilmap.errors import VeilmapError
-from veilmap.federation import HistoryRow
+from veilmap.federation import HistoryRow, NoiseAwareStep
 from veilmap.federation.messages import ClientId
-from veilmap.federation.training import Engine
+from veilmap.federation.training import Calibrated, Engine
 from veilmap.federation.transcript import ServerSees
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import MECHANISMS, Mechanism
+from veilmap.propagation import Propagation
 from veilmap.sources import Source
 
 
@@ -44,6 +45,12 @@ def train(
         str | None,
         typer.Option(help="uploads, or only sums; by default what the mechanism is made for."),
     ] = None,
+    degrees: Annotated[
+        int, typer.Option(min=2, max=4, help="Degrees of obstruction, each with a law of its own.")
+    ] = 2,
+    calibrate: Annotated[
+        str, typer.Option(help="Learn offsets in dB of stations, devices, or stations,devices.")
+    ] = "",
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
     seed: Annotated[
         int | None,
@@ -98,6 +105,7 @@ def train(
         run = federation.train(
             links, grid, mechanism=chosen, rounds=rounds, seed=seed,
             participation=federation.Participation(share, dropout, late),
+            step=_step(degrees, data is not None), calibrate=_calibrated(calibrate),
             server_sees=trust_from(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round, engine=cast("Engine", engine),
@@ -117,6 +125,17 @@ def train(
     if run.stopped:
         console.print(run.stopped)
     console.print(f"Wrote the run to {out}/")
+
+
+def _step(degrees: int, measured: bool) -> NoiseAwareStep:
+    """The server's step; real gains may lie far from where θ starts."""
+    laws = Propagation.of_degrees(degrees)
+    return NoiseAwareStep(start_propagation=laws, start_theta_rate=2.0 if measured else None)
+
+
+def _calibrated(text: str) -> list[Calibrated]:
+    """Whose offsets to learn; `train` knows which there are."""
+    return cast("list[Calibrated]", [part.strip() for part in text.split(",") if part.strip()])
 
 
 def mechanism_from(name: str, **options: float | None) -> Mechanism:

@@ -55,8 +55,9 @@ class Clients:
         gradients = gradients_of(broadcast.radio_map, self.links)
         draws = [noise.draw(self.seed, client, broadcast.round) for client in self.ids]
         raw = Contribution(
-            gradients.heights, gradients.propagation, gradients.counts, self.links.mean_positions()
-        )
+            gradients.heights, gradients.propagation, gradients.counts,
+            self.links.mean_positions(), broadcast.radio_map.propagation.laws,
+        )  # fmt: skip
         sent = self.mechanism.answer(raw, grid, draws, broadcast.cohort)
         updates = [
             Update(client, broadcast.round, int(weight), upload, by_theta)

@@ -29,10 +29,10 @@ from veilmap.federation.messages import Broadcast
 from veilmap.federation.steps import ServerState
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry import Grid
-from veilmap.radiomap import Propagation, RadioMap
+from veilmap.radiomap import RadioMap
 
 # Of run folders; another number was written by another version.
-FORMAT = 3
+FORMAT = 4
 
 _KEPT_CHECKPOINTS = 2
 _BROKEN = (BadZipFile, KeyError, ValueError, EOFError, OSError)
@@ -93,9 +93,7 @@ class RunFolder:
             np.savez(
                 temporary,
                 round=state.round,
-                heights=radio_map.heights,
-                theta=radio_map.propagation.as_array(),
-                sharpness=radio_map.sharpness,
+                **radio_map.as_arrays(),
                 history=json.dumps([asdict(row) for row in rows]),
                 **{f"memory_{name}": values for name, values in state.memory.items()},  # type: ignore[arg-type]
             )
@@ -114,7 +112,7 @@ class RunFolder:
         try:
             with np.load(newest) as file:
                 arrays = {name: file[name] for name in file.files}
-            radio_map = _radio_map(grid, arrays)
+            radio_map = RadioMap.from_arrays(grid, arrays)
             memory = {
                 name.removeprefix("memory_"): values
                 for name, values in arrays.items()
@@ -141,9 +139,7 @@ class RunFolder:
                 propagation=seen.propagation,
                 links=seen.links,
                 cohort=seen.broadcast.cohort,
-                heights=radio_map.heights,
-                theta=radio_map.propagation.as_array(),
-                sharpness=radio_map.sharpness,
+                **radio_map.as_arrays(),
                 **received,
             )
 
@@ -194,14 +190,8 @@ class RunFolder:
 
 def _seen(number: int, grid: Grid, file: Mapping[str, Any]) -> SeenRound | SeenSum:
     """One kept round out of its file."""
-    broadcast = Broadcast(number, _radio_map(grid, file), int(file["cohort"]))
+    broadcast = Broadcast(number, RadioMap.from_arrays(grid, file), int(file["cohort"]))
     clients = tuple(json.loads(str(file["clients"])))
     if "sum" in file:
         return SeenSum(broadcast, clients, file["sum"], file["propagation"], int(file["links"]))
     return SeenRound(broadcast, clients, file["uploads"], file["propagation"], file["links"])
-
-
-def _radio_map(grid: Grid, file: Mapping[str, Any]) -> RadioMap:
-    """The map that a checkpoint or a kept round holds."""
-    theta = Propagation.from_array(file["theta"])
-    return RadioMap(grid, file["heights"], theta, float(file["sharpness"]))

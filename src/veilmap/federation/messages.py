@@ -34,7 +34,7 @@ class Update:
         Its weight in the mean: J_i, or 1 where the mechanism keeps that to itself.
     heights : (M,)
         g̃: what the mechanism made of ∂F_i/∂h.
-    propagation : (4,)
+    propagation : (P,)
         What it made of ∂F_i/∂θ; the paper's leave it as it is.
     """
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap import offsets as no_offsets
 from veilmap._describe import described
 from veilmap.errors import VeilmapError
 from veilmap.evaluation import mean_absolute_error
@@ -32,6 +33,7 @@ from veilmap.federation.transcript import (
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import AggregateGaussian, Mechanism
+from veilmap.offsets import Offsets
 
 Rounds = Collection[int] | Literal["all"]
 
@@ -46,6 +48,8 @@ class Training:
         All that decides the result, to compare a resumed run's with.
     stations : (B, 3) float
         Base stations, which are public.
+    offsets : Offsets
+        Of whom offsets are learned with θ.
     """
 
     grid: Grid
@@ -65,6 +69,7 @@ class Training:
     resume: bool = False
     checkpoint_every: int = 10
     on_round: Callable[[HistoryRow], None] | None = None
+    offsets: Offsets = no_offsets.NONE
 
     def check(self) -> None:
         """Refuse what cannot start, before an engine is started for it."""
@@ -105,6 +110,9 @@ class Training:
                 self.on_round(rows[-1])
         return self._finished(server, rows, kept, folder)
 
+    def _start(self) -> ServerState:
+        return self.step.start(self.grid, self.offsets)
+
     def _keeps(self, number: int) -> bool:
         return self.keep_uploads == "all" or number in self.keep_uploads
 
@@ -122,13 +130,13 @@ class Training:
         if self.out is None:
             if self.resume:
                 raise VeilmapError("resume needs the run's folder")
-            return None, self.step.start(self.grid), []
+            return None, self._start(), []
         folder = RunFolder(self.out)
         if not self.resume:
             folder.check_free()
-            return folder, self.step.start(self.grid), []
+            return folder, self._start(), []
         folder.check(self.config)
-        state, rows = folder.load_checkpoint(self.grid) or (self.step.start(self.grid), [])
+        state, rows = folder.load_checkpoint(self.grid) or (self._start(), [])
         return folder, state, rows
 
     def _finished(

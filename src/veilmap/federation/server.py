@@ -54,7 +54,7 @@ class RoundSum:
 
     def __post_init__(self) -> None:
         self.heights = np.zeros(self.broadcast.radio_map.grid.cells)
-        self.propagation = np.zeros(4)
+        self.propagation = np.zeros(len(self.broadcast.radio_map.theta))
 
     @property
     def opens(self) -> bool:
@@ -113,8 +113,9 @@ class RoundSum:
             return "answered twice"
         if update.links < 1:
             return f"claims {update.links} links"
-        if update.heights.shape != self.heights.shape or update.propagation.shape != (4,):
-            return f"has the wrong shape {update.heights.shape}"
+        shapes = update.heights.shape, update.propagation.shape
+        if shapes != (self.heights.shape, self.propagation.shape):
+            return f"has the wrong shape {shapes[0]}"
         norm = float(np.sqrt(update.heights @ update.heights))
         if not (np.isfinite(norm) and np.isfinite(update.propagation).all()):
             return "is not finite"
@@ -163,7 +164,8 @@ class Server:
 
     def read(self, total: RoundSum) -> SeenSum:
         """The sum as this server sees it, once it is open."""
-        means = self.mechanism.read(total.heights, total.propagation, total.links)
+        laws = total.broadcast.radio_map.propagation.laws
+        means = self.mechanism.read(total.heights, total.propagation, total.links, laws)
         return SeenSum(total.broadcast, tuple(total.clients), *means, total.links)
 
     def close_round(self, total: RoundSum) -> None:
@@ -172,5 +174,5 @@ class Server:
             seen = self.read(total)
             means = seen.heights, seen.propagation
         else:
-            means = np.zeros_like(total.heights), np.zeros(4)
+            means = np.zeros_like(total.heights), np.zeros_like(total.propagation)
         self.state = self.step(self.state, *means, self.rounds)

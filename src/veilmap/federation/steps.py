@@ -13,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
-from veilmap._theta import AT_100_M
+from veilmap import offsets as no_offsets
+from veilmap._theta import at_100_m
 from veilmap.errors import VeilmapError
 from veilmap.federation.priors import FlatPieces, OpenGround, Prior
 from veilmap.geometry import Grid
-from veilmap.radiomap import Propagation, RadioMap
+from veilmap.offsets import Offsets
+from veilmap.propagation import Propagation
+from veilmap.radiomap import RadioMap
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class ServerState:
 class StepRule(Protocol):
     """From the mean gradients of a round to the next state."""
 
-    def start(self, grid: Grid) -> ServerState:
+    def start(self, grid: Grid, offsets: Offsets = no_offsets.NONE) -> ServerState:
         """The state before the first round."""
         ...
 
@@ -56,6 +59,9 @@ class StepRule(Protocol):
         """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
         ...
 
+
+# The share of rounds after which θ is near enough to move slowly.
+_THETA_SETTLES = 0.25
 
 # Between what clear and blocked links show; both laws start alike at 1 m.
 _START = Propagation(-35.0, -20.0, -35.0, -30.0)
@@ -91,10 +97,11 @@ class PlainDescent:
             _checks.number(name, getattr(self, name), above=0)
         _check_start(self.start_height, self.floor, self.ceiling)
 
-    def start(self, grid: Grid) -> ServerState:
+    def start(self, grid: Grid, offsets: Offsets = no_offsets.NONE) -> ServerState:
         """A flat map."""
         heights = np.full(grid.shape, float(self.start_height))
-        return ServerState(RadioMap(grid, heights, self.start_propagation, self.sharpness))
+        start = RadioMap(grid, heights, self.start_propagation, self.sharpness, offsets)
+        return ServerState(start)
 
     def __call__(
         self,
@@ -106,10 +113,9 @@ class PlainDescent:
         """One plain step down."""
         old = state.radio_map
         heights = old.heights - self.heights_rate * by_heights.reshape(old.grid.shape)
-        theta = old.propagation.as_array() - self.propagation_rate * by_theta
+        theta = old.theta - self.propagation_rate * by_theta
         heights = np.clip(heights, self.floor, self.ceiling)
-        new = RadioMap(old.grid, heights, Propagation.from_array(theta), self.sharpness)
-        return ServerState(new, state.round + 1)
+        return ServerState(old.moved_to(heights, theta, self.sharpness), state.round + 1)
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,9 @@ class NoiseAwareStep:
         Share of the mean energy added to each cell's before dividing by its root.
     theta_rate : float
         Step of θ (Adam), in dB at 100 m and dB per decade.
+    start_theta_rate : float, optional
+        The same in the first round, falling evenly (by factors) to ``theta_rate`` over the first
+        quarter: for gains that may lie tens of dB from where θ starts. By default the same.
     """
 
     start_height: float = 4.0
@@ -170,8 +179,11 @@ class NoiseAwareStep:
     energy_memory: float = 0.95
     damping: float = 0.1
     theta_rate: float = 0.2
+    start_theta_rate: float | None = None
 
     def __post_init__(self) -> None:
+        if self.start_theta_rate is not None:
+            _checks.number("start_theta_rate", self.start_theta_rate, above=0)
         for name in ("step", "damping", "sharpness", "start_sharpness", "soft_share"):
             _checks.number(name, getattr(self, name), above=0)
         for name in ("last_step", "smoothing", "last_smoothing", "energy_smoothing", "theta_rate"):
@@ -181,14 +193,17 @@ class NoiseAwareStep:
                 raise VeilmapError(f"{name} must be at least 0 and below 1")
         _check_start(self.start_height, self.floor, self.ceiling)
 
-    def start(self, grid: Grid) -> ServerState:
+    def start(self, grid: Grid, offsets: Offsets = no_offsets.NONE) -> ServerState:
         """The state before the first round."""
         heights = np.full(grid.shape, float(self.start_height))
-        flat = RadioMap(grid, heights, self.start_propagation, self.start_sharpness)
-        memory = {"velocity": np.zeros(grid.shape), "energy": np.zeros(grid.shape)}
-        return ServerState(
-            flat, 0, memory | {"theta_velocity": np.zeros(4), "theta_energy": np.zeros(4)}
-        )
+        flat = RadioMap(grid, heights, self.start_propagation, self.start_sharpness, offsets)
+        memory = {
+            "velocity": np.zeros(grid.shape),
+            "energy": np.zeros(grid.shape),
+            "theta_velocity": np.zeros(len(flat.theta)),
+            "theta_energy": np.zeros(len(flat.theta)),
+        }
+        return ServerState(flat, 0, memory)
 
     def __call__(
         self,
@@ -210,9 +225,9 @@ class NoiseAwareStep:
         for prior in self.priors:
             heights = prior(np.clip(heights, self.floor, self.ceiling), metres)
         heights = np.clip(heights, self.floor, self.ceiling)
-        theta, theta_memory = self._theta_step(state, by_theta)
+        theta, theta_memory = self._theta_step(state, by_theta, self._theta_rate(done))
         sharpness = self._sharpness((state.round + 1) / rounds)
-        radio_map = RadioMap(grid, heights, Propagation.from_array(theta), sharpness)
+        radio_map = state.radio_map.moved_to(heights, theta, sharpness)
         memory = {"velocity": velocity, "energy": energy} | theta_memory
         return ServerState(radio_map, state.round + 1, memory)
 
@@ -220,6 +235,13 @@ class NoiseAwareStep:
         """The model's sharpness after ``share`` of the rounds."""
         hardened = min(1.0, share / self.soft_share)
         return self.start_sharpness ** (1 - hardened) * self.sharpness**hardened
+
+    def _theta_rate(self, done: float) -> float:
+        """Step of θ after a share ``done`` of the rounds."""
+        if self.start_theta_rate is None or done >= _THETA_SETTLES:
+            return self.theta_rate
+        settled = done / _THETA_SETTLES
+        return self.start_theta_rate ** (1 - settled) * self.theta_rate**settled
 
     def _direction(
         self, state: ServerState, velocity: NDArray[np.float64], energy: NDArray[np.float64]
@@ -232,15 +254,17 @@ class NoiseAwareStep:
         return direction / size if size > 0 else direction
 
     def _theta_step(
-        self, state: ServerState, by_theta: NDArray[np.float64]
+        self, state: ServerState, by_theta: NDArray[np.float64], rate: float
     ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
-        """Adam on the laws' gains at 100 m and their slopes."""
-        gradient = AT_100_M @ by_theta
+        """Adam on the laws' gains at 100 m and their slopes, and on offsets."""
+        old = state.radio_map
+        axes = at_100_m(old.propagation.laws, len(old.offsets))
+        gradient = axes @ by_theta
         velocity = _blend(state.memory["theta_velocity"], gradient, 0.9)
         energy = _blend(state.memory["theta_energy"], gradient**2, 0.999)
         taken = state.round + 1
         step = (velocity / (1 - 0.9**taken)) / (np.sqrt(energy / (1 - 0.999**taken)) + 1e-8)
-        theta = state.radio_map.propagation.as_array() - self.theta_rate * (AT_100_M.T @ step)
+        theta = old.theta - rate * (axes.T @ step)
         return theta, {"theta_velocity": velocity, "theta_energy": energy}
 
 

@@ -24,8 +24,10 @@ from veilmap.federation.transcript import ServerSees
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import Mechanism, NoNoise
+from veilmap.offsets import Offsets
 
 Engine = Literal["in-process", "flower"]
+Calibrated = Literal["stations", "devices"]
 
 
 def train(
@@ -37,6 +39,7 @@ def train(
     seed: int | None = None,
     step: StepRule | None = None,
     participation: Participation | None = None,
+    calibrate: Collection[Calibrated] = (),
     server_sees: ServerSees | None = None,
     keep_uploads: Rounds = (),
     keep_users: Collection[ClientId] | None = None,
@@ -66,6 +69,9 @@ def train(
         What the server does with the mean gradient.
     participation : Participation, optional
         Who takes part; by default everybody, every round.
+    calibrate : "stations" and/or "devices"
+        Learn an offset in dB of every base station or kind of device with θ: where receivers
+        are not calibrated, or phones differ.
     server_sees : "uploads" or "sums", optional
         The trust model: a server that sees every upload (the paper's), or one that sees only
         sums (secure aggregation). By default what the mechanism is made for.
@@ -96,13 +102,28 @@ def train(
     )
     if sees == "sums" and keep_users is not None:
         raise VeilmapError("keep_users: this server sees no single user's upload, only sums")
+    offsets = _unknown_offsets(data, calibrate)
+    config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
+    if len(offsets):
+        config["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
     training = Training(
-        grid, mechanism, sees, rounds, seed, step, participation,
-        _config(data, grid, mechanism, sees, rounds, seed, step, participation),
+        grid, mechanism, sees, rounds, seed, step, participation, config,
         np.unique(data.bs_xyz, axis=0), keep_uploads, keep_users, test, test_every, out, resume,
-        checkpoint_every, on_round,
+        checkpoint_every, on_round, offsets,
     )  # fmt: skip
     return _engine(engine)(training, data, mechanism, seed)
+
+
+def _unknown_offsets(data: Measurements, calibrate: Collection[Calibrated]) -> Offsets:
+    """The offsets to learn; who there is, is public."""
+    unknown = set(calibrate) - {"stations", "devices"}
+    if unknown or isinstance(calibrate, str):
+        raise VeilmapError(
+            f"calibrate takes 'stations' and 'devices', not {', '.join(map(repr, calibrate))}"
+        )
+    stations = np.unique(data.bs).tolist() if "stations" in calibrate else ()
+    devices = np.unique(data.device).tolist() if "devices" in calibrate else ()
+    return Offsets.unknown(stations, devices)
 
 
 def _engine(name: str) -> Callable[[Training, Measurements, Mechanism, int | None], Run]:

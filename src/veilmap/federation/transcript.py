@@ -26,7 +26,7 @@ class SeenRound:
     clients : tuple of ids
     uploads : (n, M) float32
         Their gradients as they arrived. Kept in single precision: no attack loses by it.
-    propagation : (n, 4) float
+    propagation : (n, P) float
     links : (n,) int
     """
 
@@ -48,7 +48,7 @@ class SeenSum:
         Who took part: secure aggregation hides what they sent, not that they did.
     heights : (M,) float
         The weighted mean of their uploads.
-    propagation : (4,) float
+    propagation : (P,) float
     links : int
         The sum of their weights.
     """
@@ -117,6 +117,6 @@ class RoundRecorder:
             broadcast,
             tuple(update.client for update in updates),
             np.array([u.heights for u in updates], dtype=np.float32).reshape(-1, cells),
-            np.array([u.propagation for u in updates], dtype=np.float64).reshape(-1, 4),
+            np.array([u.propagation for u in updates], dtype=np.float64).reshape(len(updates), -1),
             np.array([u.links for u in updates], dtype=np.int64),
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
-from veilmap._theta import AT_100_M
+from veilmap._theta import at_100_m
 from veilmap._threads import even_parts, run_parts
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
@@ -140,14 +140,15 @@ class AggregateGaussian(Mechanism):
         vectors = self._clipped(raw, norms) * (self.levels / self.clip)
         if not np.isfinite(vectors).all():
             raise VeilmapError("a gradient has an entry that is not finite")
-        deviation = self.share_deviation(cells + 4, cohort)
+        size = vectors.shape[1]
+        deviation = self.share_deviation(size, cohort)
         sampler = discrete_gaussian(deviation)
         sent = np.empty(vectors.shape, dtype=np.int64)
 
         def part(start: int, stop: int) -> None:
             for i in range(start, stop):
                 sent[i] = self._on_lattice(vectors[i]) if self._takes_part(draws[i]) else 0
-                sent[i] += sampler.sample(cells + 4, draws[i])
+                sent[i] += sampler.sample(size, draws[i])
 
         run_parts(part, even_parts(users))
         energy = cells * (deviation * self.clip / self.levels) ** 2
@@ -157,11 +158,16 @@ class AggregateGaussian(Mechanism):
         )  # fmt: skip
 
     def read(
-        self, heights: NDArray[np.float64], propagation: NDArray[np.float64], weight: int
+        self,
+        heights: NDArray[np.float64],
+        propagation: NDArray[np.float64],
+        weight: int,
+        laws: int = 2,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean gradients from the opened sum."""
         unit = self.clip / self.levels / (max(weight, 1) * self.contribute)
-        theta = np.linalg.solve(AT_100_M, propagation * unit / self._theta_scale)
+        axes = at_100_m(laws, len(propagation) - 2 * laws)
+        theta: NDArray = np.linalg.solve(axes, propagation * unit / self._theta_scale)
         return heights * unit, theta
 
     @property
@@ -170,10 +176,11 @@ class AggregateGaussian(Mechanism):
         return max(self.theta_share, 1e-12) * self.clip / self.theta_clip
 
     def _clipped(self, raw: Contribution, norms: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Contributions (h, θ) of norm at most C, (N, M + 4)."""
+        """Contributions (h, θ) of norm at most C, (N, M + P)."""
         for_heights = math.sqrt(1 - self.theta_share**2) * self.clip
         heights = raw.heights * (for_heights / np.maximum(norms, for_heights))[:, None]
-        theta = raw.propagation @ AT_100_M.T
+        axes = at_100_m(raw.laws, raw.propagation.shape[1] - 2 * raw.laws)
+        theta = raw.propagation @ axes.T
         theta *= (self.theta_clip / np.maximum(norms_of(theta), self.theta_clip))[:, None]
         return np.hstack([heights, theta * self._theta_scale])
 

@@ -29,18 +29,21 @@ class Contribution:
     ----------
     heights : (N, M) float
         g = ∂F_i/∂h.
-    propagation : (N, 4) float
+    propagation : (N, P) float
         ∂F_i/∂θ.
     counts : (N,) int
         J_i.
     user_xy : (N, 2) float
         Where the users are, in metres.
+    laws : int
+        How many pairs (intercept, slope) θ begins with.
     """
 
     heights: NDArray[np.float64]
     propagation: NDArray[np.float64]
     counts: NDArray[np.int64]
     user_xy: NDArray[np.float64]
+    laws: int = 2
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Answer(Protected):
 
     Attributes
     ----------
-    propagation : (N, 4)
+    propagation : (N, P)
         What is sent of ∂F_i/∂θ.
     weights : (N,) int
         How much each counts in the mean.
@@ -109,7 +112,11 @@ class Mechanism(ABC):
         """What users send in a round to which ``cohort`` users were asked; a `Draw` each."""
 
     def read(
-        self, heights: NDArray[np.float64], propagation: NDArray[np.float64], weight: int
+        self,
+        heights: NDArray[np.float64],
+        propagation: NDArray[np.float64],
+        weight: int,
+        laws: int = 2,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean gradients from the weighted sums of answers."""
         return heights / max(weight, 1), propagation / max(weight, 1)

@@ -12,7 +12,7 @@ from veilmap._describe import described
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.geometry import Grid
 from veilmap.mechanisms import Mechanism
-from veilmap.radiomap import Propagation, RadioMap
+from veilmap.radiomap import RadioMap
 
 ARRAYS, _FACTS = "arrays", "facts"
 
@@ -39,10 +39,12 @@ def question(
 ) -> RecordDict:
     """A broadcast on its way to a node."""
     received, grid = broadcast.radio_map, broadcast.radio_map.grid
+    parts = received.as_arrays()
     facts: dict[str, Any] = {
         "round": broadcast.round,
         "cohort": broadcast.cohort,
         "sharpness": received.sharpness,
+        "offsets": parts["offsets"],
         "cell-size": grid.cell_size,
         "shape": list(grid.shape),
         "origin": list(grid.origin),
@@ -51,7 +53,7 @@ def question(
     }
     if mechanism is not None:
         facts["mechanism"] = json.dumps(described(mechanism))
-    arrays = {"heights": received.heights, "theta": received.propagation.as_array()}
+    arrays = {name: parts[name] for name in ("heights", "theta", "powers")}
     return _packed(arrays, facts)
 
 
@@ -63,8 +65,7 @@ def read_question(content: RecordDict) -> Question:
         x, y = facts["origin"]
         crs = str(facts["crs"]) or None
         grid = Grid(facts["cell-size"], (int(rows), int(columns)), (float(x), float(y)), crs)
-        theta = Propagation.from_array(arrays["theta"])
-        radio_map = RadioMap(grid, arrays["heights"], theta, facts["sharpness"])
+        radio_map = RadioMap.from_arrays(grid, {**facts, **arrays})
         broadcast = Broadcast(int(facts["round"]), radio_map, int(facts["cohort"]))
         mechanism = json.loads(facts["mechanism"]) if "mechanism" in facts else None
         return Question(broadcast, tuple(json.loads(facts["users"])), mechanism)

@@ -88,11 +88,14 @@ def exchange_for(
     patience: float = 600.0,
     deadline: float = 60.0,
     poll: float = 0.5,
+    least_cohort: int = 1,
 ) -> FlowerExchange:
     """The exchange for what the server of a training is to see."""
     if training.server_sees == "uploads":
-        return FlowerExchange(grid, least_users, patience, deadline, poll)
-    return SecureExchange(grid, least_users, patience, deadline, poll, mechanism=training.mechanism)
+        return FlowerExchange(grid, least_users, patience, deadline, poll, least_cohort)
+    return SecureExchange(
+        grid, least_users, patience, deadline, poll, least_cohort, mechanism=training.mechanism
+    )
 
 
 class MaskedSum:
@@ -154,7 +157,8 @@ class MaskedSum:
         except ValueError:  # shares that do not fit each other
             return None
         (mean,) = parameters_to_ndarrays(self._results[0][1].parameters)
-        return self._scale.unpack(mean * nodes, nodes)
+        asked = next(iter(self._questions.values())).array_records[records.ARRAYS]
+        return self._scale.unpack(mean * nodes, nodes, asked["heights"].numpy().size)
 
     def _play(self, stage: Callable[..., bool]) -> bool:
         return stage(self._post, self._context(), self._state)
@@ -246,8 +250,9 @@ def _is_readable(content: RecordDict, asked: RecordDict) -> bool:
         return reply[Key.NODE_ID_LIST] == wanted and len(reply[Key.SHARE_LIST]) == len(wanted)
     recorddict_to_fitres(content, True)
     factor, masked = (bytes_to_ndarray(part) for part in reply[Key.MASKED_PARAMETERS])
-    cells = asked.array_records[records.ARRAYS]["heights"].numpy().size
-    return _are_masked(factor, 1) and _are_masked(masked, cells + 6)
+    sent = asked.array_records[records.ARRAYS]
+    count = 2 + sum(sent[name].numpy().size for name in ("heights", "theta"))
+    return _are_masked(factor, 1) and _are_masked(masked, count)
 
 
 def _are_masked(numbers: NDArray[Any], count: int) -> bool:

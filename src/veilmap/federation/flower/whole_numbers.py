@@ -60,11 +60,12 @@ class Scale:
             )
         return whole
 
-    def unpack(self, total: NDArray[np.float64], nodes: int) -> OpenedSum | None:
+    def unpack(self, total: NDArray[np.float64], nodes: int, cells: int) -> OpenedSum | None:
         """The sum over ``nodes`` vectors, or None if they were not unmasked properly."""
         whole = np.rint(total)
         # Every node counts itself: a mask that is left over shows here.
         if whole[0] != nodes or np.abs(whole - total).max() > 0.01:
             return None
-        heights, propagation = whole[2:-4] * self.heights, whole[-4:] * self.propagation
+        heights = whole[2 : 2 + cells] * self.heights
+        propagation = whole[2 + cells :] * self.propagation
         return OpenedSum(int(whole[1]), heights, propagation)

@@ -1,0 +1,92 @@
+"""What receivers and devices read beside the truth: one number for each, in dB."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap import _checks
+from veilmap.errors import VeilmapError
+
+Id = int | str
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Offsets of base stations and kinds of devices that are not calibrated.
+
+    Parameters
+    ----------
+    stations, devices : ids
+        Whose offsets are known; anybody else's is 0.
+    values : floats
+        In dB: first the stations', then the devices'.
+    """
+
+    stations: tuple[Id, ...] = ()
+    devices: tuple[Id, ...] = ()
+    values: tuple[float, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("stations", "devices"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        values = _checks.floats("values", self.values or np.zeros(len(self)))
+        if values.shape != (len(self),) or not np.isfinite(values).all():
+            raise VeilmapError(f"{len(self)} offsets need as many finite numbers")
+        object.__setattr__(self, "values", tuple(values.tolist()))
+
+    @classmethod
+    def unknown(cls, stations: Iterable[Id] = (), devices: Iterable[Id] = ()) -> "Offsets":
+        """Offsets to be learned: all 0."""
+        return cls(tuple(stations), tuple(devices))
+
+    def __len__(self) -> int:
+        return len(self.stations) + len(self.devices)
+
+    def moved_to(self, values: ArrayLike) -> "Offsets":
+        """The same stations and devices with other offsets."""
+        return replace(self, values=tuple(np.asarray(values, dtype=np.float64).tolist()))
+
+    def of(self, bs: NDArray, device: NDArray) -> NDArray[np.float64]:
+        """The offset of every link, (J,), in dB."""
+        known = np.append(self.values, 0.0)  # index −1: nobody we know
+        return known[self.numbers_of(bs, device)].sum(axis=0)
+
+    def numbers_of(self, bs: NDArray, device: NDArray) -> NDArray[np.int64]:
+        """Which offsets apply to each link, (2, J): its station's and its device's, or −1."""
+        own = _numbers(bs, self._stations)
+        kinds = _numbers(device, self._devices)
+        return np.stack([own, np.where(kinds < 0, -1, kinds + len(self.stations))])
+
+    @cached_property
+    def _stations(self) -> tuple[NDArray, NDArray[np.int64]]:
+        return _sorted(self.stations)
+
+    @cached_property
+    def _devices(self) -> tuple[NDArray, NDArray[np.int64]]:
+        return _sorted(self.devices)
+
+
+NONE = Offsets()
+
+
+def _sorted(ids: Sequence[Id]) -> tuple[NDArray, NDArray[np.int64]]:
+    """Ids as text in order, and the place that each had before."""
+    texts = np.array([str(one) for one in ids], dtype=np.str_)
+    order = np.argsort(texts, kind="stable")
+    return texts[order], order
+
+
+def _numbers(ids: NDArray, known: tuple[NDArray, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The place of each id among the known ones, or −1."""
+    texts, order = known
+    if len(texts) == 0:
+        return np.full(len(ids), -1)
+    distinct, inverse = np.unique(np.asarray(ids), return_inverse=True)
+    named = distinct.astype(np.str_)
+    found = np.searchsorted(texts, named)
+    hit = (found < len(texts)) & (texts[np.minimum(found, len(texts) - 1)] == named)
+    places = np.where(hit, order[np.minimum(found, len(texts) - 1)], -1)
+    return places[inverse.reshape(-1)]
