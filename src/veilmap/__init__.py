@@ -1,6 +1,6 @@
 """Radio maps from measurements that never leave their owners."""
 
-from veilmap import accounting, attacks, baselines, federation, mechanisms, theory
+from veilmap import accounting, attacks, baselines, federation, layers, mechanisms, theory
 from veilmap.auditing import Audit, audit
 from veilmap.errors import VeilmapError
 from veilmap.federation import NoiseAwareStep, Participation, PlainDescent, Run, Transcript, train
@@ -43,6 +43,7 @@ __all__ = [
     "audit",
     "baselines",
     "federation",
+    "layers",
     "local_gradient_blocks",
     "local_gradients",
     "mechanisms",
