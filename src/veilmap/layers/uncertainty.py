@@ -38,8 +38,8 @@ def link_coverage(grid: Grid, measurements: Measurements) -> Layer:
     links = len(measurements)
     _threads.run_parts(part, np.append(np.arange(0, links, _LINKS_PER_BLOCK), links))
     return Layer(
-        "coverage", total.reshape(grid.shape), "1", "measured links that cross the cell", grid,
-        attributes={"links": links},
+        "coverage", total.reshape(grid.shape).astype(np.float64), "1",
+        "measured links that cross the cell", grid, attributes={"links": links},
     )  # fmt: skip
 
 
