@@ -281,7 +281,7 @@ def narrow():
     [
         (numbered(), "gain.jpg", {}, "written as .tif, .nc, .png, .geojson, .csv"),
         (numbered(), "gain", {}, "written as .tif"),
-        (numbered(), "gain.csv", {}, "name a file of points"),
+        (numbered(), "gain.csv", {}, "name a file of them"),
         (numbered(), "gain.csv", {"points": "gain.csv"}, "is the file of points"),
         (numbered(), "gain.csv", {"points": "none.csv"}, "none.csv does not exist"),
         (numbered(), "gain.tif", {"levels": [1.0]}, "levels are for contour lines"),

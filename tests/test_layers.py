@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -147,6 +149,12 @@ def test_bootstrap_trains_on_resampled_users_and_repeats_with_a_seed():
         (
             lambda: layers.spread([a_map(), vm.RadioMap(vm.Grid(1.0, (2, 2)), np.zeros(4))], BS),
             "map 1 has another grid",
+        ),
+        (
+            lambda: layers.link_coverage(
+                vm.Grid(crs="EPSG:32632"), replace(some_data(), crs="EPSG:32633")
+            ),
+            "grid is in EPSG:32632, the measurements are in EPSG:32633",
         ),
         (lambda: layers.bootstrap(some_data(), GRID, 0), "n must be at least 1"),
         (lambda: layers.bootstrap(some_data(), GRID, 1, out="run"), "writes no run folders"),

@@ -100,7 +100,7 @@ def _check_points(path: Path, crs: str | None, points: str | Path | None) -> Non
     from veilmap.exporting.points import read
 
     if points is None:
-        raise VeilmapError(f"{path}: a .csv holds values at points; name a file of points")
+        raise VeilmapError(f"{path}: a .csv holds values at points; name a file of them (points)")
     if Path(points).absolute() == path.absolute():
         raise VeilmapError(f"{path} is the file of points; name another one to write")
     read(Path(points), crs)

@@ -1,7 +1,8 @@
 """Federated training: the same clients and server, on the engine of your choice."""
 
 import hashlib
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from veilmap.federation.steps import NoiseAwareStep, StepRule
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
-from veilmap.mechanisms import Mechanism, NoNoise
+from veilmap.mechanisms import Mechanism, NoNoise, from_description
 
 Engine = Literal["in-process", "flower"]
 
@@ -138,6 +139,19 @@ def _config(
         "step": described(step),
         "participation": described(participation),
         "data": fingerprint(data),
+    }
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """How a run was trained, as `train` takes it; all but its data, grid and seed."""
+    if config["step"] != json.loads(json.dumps(described(NoiseAwareStep()))):
+        raise VeilmapError("the run has a step rule of its own, which its folder does not hold")
+    public = {name: value for name, value in config["participation"].items() if name != "type"}
+    return {
+        "mechanism": from_description(config["mechanism"]),
+        "rounds": config["rounds"],
+        "server_sees": config["server_sees"],
+        "participation": Participation(**public),
     }
 
 

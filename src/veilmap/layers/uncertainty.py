@@ -26,6 +26,8 @@ _LINKS_PER_BLOCK = 20_000
 
 def link_coverage(grid: Grid, measurements: Measurements) -> Layer:
     """How many links cross each cell: nothing was measured where there are none."""
+    if grid.crs and measurements.crs and grid.crs != measurements.crs:
+        raise VeilmapError(f"the grid is in {grid.crs}, the measurements are in {measurements.crs}")
     user, bs = measurements.user_xyz, measurements.bs_xyz
     total, adding = np.zeros(grid.cells, dtype=np.int64), Lock()
 

@@ -17,7 +17,10 @@ _COLOURS = {"heights": HEIGHTS, "los": "gray", "coverage": "magma", "uncertainty
 # A few cells beside a base station must not take all the colours.
 _MIDDLE_PERCENT = (1.0, 99.0)
 
-_MOST_NAMED = 20
+_MOST_NAMED = 10
+
+# Steps of the golden ratio keep colours of neighbouring numbers apart.
+_GOLDEN = 0.618034
 
 
 def save_layer_image(layer: Layer, path: Path) -> None:
@@ -88,4 +91,4 @@ def _bounds(numbers: np.ndarray) -> np.ndarray:
 def _listed(count: int) -> Colormap:
     if count <= len(COLOURS):
         return ListedColormap(COLOURS[:count])
-    return colormaps["turbo"].resampled(count)
+    return ListedColormap(colormaps["turbo"](np.arange(count) * _GOLDEN % 1.0))
