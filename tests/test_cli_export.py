@@ -210,6 +210,20 @@ def test_mistakes_are_one_line_and_write_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_layer_is_made_from_is_never_written_over(capsys, made):
+    own = made / "utm.nc", made / "run" / "radio_map.nc", made / "links.csv"
+    before = [path.read_bytes() for path in own]
+    for arguments in (
+        (own[0], own[0], "--layer", "heights"),
+        (made / "run", own[1], "--layer", "heights"),
+        (own[0], own[2], "--layer", "coverage", "--data", own[2]),
+    ):
+        code, _, err = run(capsys, "export", *map(str, arguments))
+        assert code == 2
+        assert "is what the layer is made from; name another file" in err
+    assert [path.read_bytes() for path in own] == before
+
+
 def test_a_run_that_does_not_say_where_its_data_are(capsys, made, tmp_path):
     links = vm.Measurements.load(made / "links.csv")
     vm.train(links, vm.Grid(6.0, (10, 10)), rounds=1, out=tmp_path / "run")

@@ -5,6 +5,7 @@ import json
 import sys
 
 import numpy as np
+import pyogrio
 import pyproj
 import pytest
 import rasterio
@@ -168,6 +169,8 @@ def test_contours_are_longitude_latitude_where_the_place_is_known(tmp_path):
     layer = layers.Layer("ramp", x - 500_000, "m", "metres east", GRID)
     written = exporting.write(layer, tmp_path / "ramp.geojson", levels=[10.0, 20.0, 99.0])
     assert written.notes == ("no line at 99: values run from 1.5 to 28.5 m",)
+    seen = pyogrio.read_info(tmp_path / "ramp.geojson")  # by GDAL
+    assert (seen["crs"], seen["features"]) == ("EPSG:4326", 2)
     content = json.loads((tmp_path / "ramp.geojson").read_text())
     assert "crs" not in content
     assert "note" not in content
@@ -292,6 +295,7 @@ def narrow():
         (numbered(in_system("EPSG:1")), "a.tif", {}, "no coordinate system 'EPSG:1'"),
         (numbered(in_system("EPSG:1")), "a.nc", {}, "no coordinate system 'EPSG:1'"),
         (numbered(in_system("EPSG:4326")), "a.nc", {}, "not a projected"),
+        (numbered(in_system("EPSG:4326")), "a.tif", {}, "not a projected"),
         (numbered(), "folder.tif", {}, "is a folder; name a file"),
     ],
 )  # fmt: skip

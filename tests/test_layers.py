@@ -50,7 +50,7 @@ def test_obstacle_heights_are_the_maps():
 def test_the_best_server_is_the_argmax_of_all_gains():
     radio_map = a_map()
     stations = np.random.default_rng(1).uniform([100, -20, 5], [130, 4, 30], (5, 3))
-    stations = np.vstack([stations, stations[2]])  # of equal stations the first
+    stations = np.vstack([stations, stations])  # of equal stations the first
     server, best = layers.best_server(radio_map, stations, altitude=1.0)
     areas = np.array([radio_map.predict_area(bs, altitude=1.0) for bs in stations])
     np.testing.assert_array_equal(server.values, areas.argmax(axis=0))

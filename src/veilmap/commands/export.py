@@ -81,23 +81,19 @@ def export(
     given = {"--bs": bs, "--bs-latlon": bs_latlon, "--data": data, "--bootstrap": bootstrap,
              "--seed": seed}  # fmt: skip
     _check_options(layer, {name for name, value in given.items() if value not in (None, [])})
+    _check_keeps_inputs(out, source, source / "radio_map.nc", data)
     subject = _opened(source)
     chosen = None if levels is None else _numbers("--levels", levels)
     writable_folder(out.parent)
     exporting.check(out, subject.radio_map.grid.crs, levels=chosen, points=points)
     stations = _stations(subject, bs or [], bs_latlon or [])
-    if layer == "best-server":
-        made = _best_server(subject, stations, altitude)
-    elif layer == "coverage":
+    if layer == "coverage":
         made = [layers.link_coverage(subject.radio_map.grid, _data(subject, layer, data))]
     elif layer == "uncertainty":
         only = _one_station(subject, layer, stations)
         made = [_uncertainty(subject, only, altitude, bootstrap or 10, data, seed)]
-    elif layer == "heights":
-        made = [layers.obstacle_heights(subject.radio_map)]
     else:
-        compute = layers.gain if layer == "gain" else layers.los_probability
-        made = [compute(subject.radio_map, _one_station(subject, layer, stations), altitude)]
+        made = _predicted(subject, layer, stations, altitude)
     for one, path in zip(made, (out, out.with_stem(f"{out.stem}-gain")), strict=False):
         _report(one, exporting.write(one, path, levels=chosen, points=points))
 
@@ -108,6 +104,11 @@ def _check_options(layer: str, given: set[str]) -> None:
     unused = sorted(given - _OPTIONS[layer])
     if unused:
         raise VeilmapError(f"the layer {layer} has no use for {', '.join(unused)}")
+
+
+def _check_keeps_inputs(out: Path, *inputs: Path | None) -> None:
+    if out.resolve() in {path.resolve() for path in inputs if path is not None}:
+        raise VeilmapError(f"{out} is what the layer is made from; name another file to write")
 
 
 def _opened(path: Path) -> _Subject:
@@ -152,6 +153,18 @@ def _known_stations(subject: _Subject) -> NDArray[np.float64]:
     from veilmap.federation.folder import RunFolder
 
     return RunFolder(subject.path).base_stations() if subject.run else np.empty((0, 3))
+
+
+def _predicted(
+    subject: _Subject, layer: str, stations: NDArray[np.float64], altitude: float
+) -> list[Layer]:
+    """Layers that the map alone decides."""
+    if layer == "heights":
+        return [layers.obstacle_heights(subject.radio_map)]
+    if layer == "best-server":
+        return _best_server(subject, stations, altitude)
+    compute = layers.gain if layer == "gain" else layers.los_probability
+    return [compute(subject.radio_map, _one_station(subject, layer, stations), altitude)]
 
 
 def _best_server(subject: _Subject, stations: NDArray[np.float64], altitude: float) -> list[Layer]:

@@ -1,5 +1,6 @@
 """GeoTIFF; the only module with rasterio."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,11 +67,18 @@ def _system(crs: str | None) -> "rasterio.crs.CRS | None":
     from rasterio.crs import CRS
     from rasterio.errors import CRSError
 
+    if crs is None:
+        return None
     try:
-        return None if crs is None else CRS.from_user_input(crs)
+        system = CRS.from_user_input(crs)
     except CRSError:
         raise VeilmapError(f"no coordinate system {crs!r}; name one such as EPSG:32633") from None
+    if not system.is_projected:
+        raise VeilmapError(f"{crs} is not a projected coordinate system in metres")
+    return system
 
 
 def _text(value: object) -> str:
-    return " ".join(f"{part:.12g}" for part in value) if isinstance(value, list) else str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " ".join(f"{part:.12g}" for part in value)
+    return str(value)
