@@ -1,6 +1,15 @@
 """Radio maps from measurements that never leave their owners."""
 
-from veilmap import accounting, attacks, baselines, federation, mechanisms, theory
+from veilmap import (
+    accounting,
+    attacks,
+    baselines,
+    exporting,
+    federation,
+    layers,
+    mechanisms,
+    theory,
+)
 from veilmap.auditing import Audit, audit
 from veilmap.errors import VeilmapError
 from veilmap.federation import NoiseAwareStep, Participation, PlainDescent, Run, Transcript, train
@@ -42,7 +51,9 @@ __all__ = [
     "attacks",
     "audit",
     "baselines",
+    "exporting",
     "federation",
+    "layers",
     "local_gradient_blocks",
     "local_gradients",
     "mechanisms",

@@ -8,7 +8,7 @@ import click
 import typer
 
 from veilmap import __version__
-from veilmap.commands import audit, bench, demo, federation, reproduce, train
+from veilmap.commands import audit, bench, demo, export, federation, reproduce, train
 from veilmap.errors import VeilmapError
 
 app = typer.Typer(
@@ -47,6 +47,12 @@ app.command(
     epilog="Example: `veilmap train --keep-uploads 1,50,100,150,200 --out run` then"
     " `veilmap audit run`"
 )(audit.audit)
+app.command(
+    epilog="Examples: `veilmap export run gain.tif --bs 120,80,25`,"
+    " `veilmap export run lines.geojson --bs 120,80,25 --levels -110,-100,-90`,"
+    " `veilmap export run at.csv --bs-latlon 48.2,16.37,25 --points schools.csv`,"
+    " `veilmap export run server.png --layer best-server`"
+)(export.export)
 app.command(
     epilog="Examples: `veilmap reproduce all`, `veilmap reproduce headline --seeds 0,1,2,3,4`,"
     " `veilmap reproduce fig-tradeoff --set tradeoffs=1,10 --json tradeoff.json`"

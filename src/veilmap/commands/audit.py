@@ -6,10 +6,7 @@ from typing import Annotated
 
 import typer
 
-from veilmap.commands._common import console, counted, writable_folder
-from veilmap.errors import VeilmapError
-from veilmap.measurements import Measurements
-from veilmap.sources import Source
+from veilmap.commands._common import console, counted, measurements_behind, writable_folder
 
 
 def audit(
@@ -42,7 +39,7 @@ def audit(
     folder = out or (runs[0] / "audit" if len(runs) == 1 else Path("veilmap-audit"))
     writable_folder(folder)
     names = _folder_names(runs)
-    loaded = [(path, Run.load(path), *_truth(path, data, test)) for path in runs]
+    loaded = [(path, Run.load(path), *measurements_behind(path, data, test)) for path in runs]
     audits: dict[str, Audit] = {}
     for name, (path, run, truth, unseen) in zip(names, loaded, strict=True):
         with console.status(f"attacking {path} …"):
@@ -65,22 +62,6 @@ def audit(
 def _chosen_rounds(text: str) -> list[int] | None:
     """The kept rounds to audit, or None for the default."""
     return counted("--rounds", text) or None
-
-
-def _truth(
-    path: Path, data: Path | None, test: Path | None
-) -> tuple[Measurements, Measurements | None]:
-    """The measurements behind a run, and test data where there are any."""
-    from veilmap.federation.folder import RunFolder
-    from veilmap.federation.training import fingerprint
-
-    if data is not None:
-        truth, unseen = Measurements.load(data), Measurements.load(test) if test else None
-    else:
-        truth, unseen, _ = Source.of_run(path, test).load()
-    if fingerprint(truth) != RunFolder(path).config()["data"]:
-        raise VeilmapError(f"{path} was trained on other measurements; name them with --data")
-    return truth, unseen
 
 
 def _folder_names(runs: Sequence[Path]) -> list[str]:

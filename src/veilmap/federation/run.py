@@ -36,13 +36,8 @@ class Run:
     @classmethod
     def load(cls, path: str | Path) -> "Run":
         """A finished run out of its folder."""
-        folder = RunFolder(path)
+        folder, radio_map = RunFolder(path), load_map(path)
         config = folder.config()
-        if config.get("format") != FORMAT:
-            raise VeilmapError(f"{path} was written by another version of veilmap; train it anew")
-        if not (folder.path / "radio_map.nc").exists():
-            raise VeilmapError(f"the run in {path} is not finished: go on with it (resume) first")
-        radio_map = RadioMap.load(folder.path / "radio_map.nc")
         mechanism = from_description(config["mechanism"])
         transcript = Transcript(
             radio_map.grid,
@@ -54,3 +49,13 @@ class Run:
         )
         rows = history.load(folder.path / "history.csv")
         return cls(radio_map, rows, transcript, folder.path)
+
+
+def load_map(path: str | Path) -> RadioMap:
+    """Only the map of a finished run: uploads may be large."""
+    folder = RunFolder(path)
+    if folder.config().get("format") != FORMAT:
+        raise VeilmapError(f"{path} was written by another version of veilmap; train it anew")
+    if not (folder.path / "radio_map.nc").exists():
+        raise VeilmapError(f"the run in {path} is not finished: go on with it (resume) first")
+    return RadioMap.load(folder.path / "radio_map.nc")

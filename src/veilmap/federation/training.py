@@ -1,7 +1,8 @@
 """Federated training: the same clients and server, on the engine of your choice."""
 
 import hashlib
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +24,9 @@ from veilmap.federation.steps import NoiseAwareStep, StepRule
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
-from veilmap.mechanisms import Mechanism, NoNoise
+from veilmap.mechanisms import Mechanism, NoNoise, from_description
 from veilmap.offsets import Offsets
+from veilmap.propagation import Law, Propagation
 
 Engine = Literal["in-process", "flower"]
 Calibrated = Literal["stations", "devices"]
@@ -160,6 +162,39 @@ def _config(
         "participation": described(participation),
         "data": fingerprint(data),
     }
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """How a run was trained, as `train` takes it; all but its data, grid and seed."""
+    public = {name: value for name, value in config["participation"].items() if name != "type"}
+    learned = config.get("offsets", {})
+    return {
+        "mechanism": from_description(config["mechanism"]),
+        "rounds": config["rounds"],
+        "server_sees": config["server_sees"],
+        "participation": Participation(**public),
+        "calibrate": [name for name in ("stations", "devices") if learned.get(name)],
+        "step": _step_of(config["step"]),
+    }
+
+
+def _step_of(public: Mapping[str, Any]) -> StepRule:
+    """The step rule that a run's configuration describes."""
+    numbers: dict[str, Any] = {
+        name: value for name, value in public.items() if isinstance(value, float | None)
+    }
+    try:
+        laws = public["start_propagation"]
+        named = {name: value for name, value in laws.items() if isinstance(value, float)}
+        between = [Law(law["intercept"], law["slope"], law["power"]) for law in laws["between"]]
+        start = Propagation(**named, between=tuple(between))
+        step = NoiseAwareStep(**numbers, start_propagation=start)
+    except (KeyError, TypeError):
+        step = None
+    if json.loads(json.dumps(described(step))) != public:
+        raise VeilmapError("the run has a step rule of its own, which its folder does not hold")
+    assert step is not None
+    return step
 
 
 def fingerprint(data: Measurements) -> dict[str, Any]:

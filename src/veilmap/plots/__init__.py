@@ -10,6 +10,7 @@ from veilmap.plots.maps import (
     uploads_figure,
 )
 from veilmap.plots.pictures import draw
+from veilmap.plots.rasters import save_layer_image, save_layer_legend
 
 __all__ = [
     "cdf_figure",
@@ -20,6 +21,8 @@ __all__ = [
     "overview",
     "posterior_figure",
     "save",
+    "save_layer_image",
+    "save_layer_legend",
     "tradeoff_figure",
     "uploads_figure",
 ]

@@ -1,0 +1,11 @@
+"""Libraries that come with an extra."""
+
+import importlib.util
+
+from veilmap.errors import VeilmapError
+
+
+def require(module: str, what: str) -> None:
+    """Say what to install where ``module`` is missing; ``what`` needs it."""
+    if importlib.util.find_spec(module) is None:
+        raise VeilmapError(f"{what} needs {module}: pip install 'veilmap[geo]'")

@@ -1,0 +1,84 @@
+"""One quantity over the ground: values, unit, grid, and what they depend on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap import _checks
+from veilmap.errors import VeilmapError
+from veilmap.geometry import Grid
+
+Values = NDArray[np.float64]
+Attribute = str | int | float | Sequence[float]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One quantity in every cell of a grid, ready for other tools.
+
+    Attributes
+    ----------
+    name : str
+        A short name that files may use, such as "gain".
+    values : (rows, columns) float
+        Row 0 is the southern one, as everywhere in a `Grid`; NaN where there is no value.
+    unit : str
+        "1" for pure numbers.
+    long_name : str
+        What the values are, for legends and metadata.
+    grid : Grid
+    altitude : float, optional
+        Height of the receivers above ground in metres, if values depend on it.
+    attributes : mapping
+        What else they depend on, such as the base station.
+    categories : bool
+        Values are numbers of things, not amounts: there is nothing between 2 and 3.
+    exact : callable, optional
+        The quantity at any points, (n, 3) to (n,); without it a point has its cell's value.
+    """
+
+    name: str
+    values: Values = field(repr=False)
+    unit: str
+    long_name: str
+    grid: Grid
+    altitude: float | None = None
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    categories: bool = False
+    exact: Callable[[Values], Values] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        values = np.array(_checks.floats("values", self.values), order="C")
+        if values.shape != self.grid.shape:
+            raise VeilmapError(f"values have shape {values.shape}; the grid has {self.grid.shape}")
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+    @property
+    def details(self) -> dict[str, Attribute]:
+        """All that the values depend on, the receivers' altitude among it."""
+        altitude = {} if self.altitude is None else {"altitude_m": self.altitude}
+        return altitude | dict(self.attributes)
+
+    def at(self, points: ArrayLike) -> Values:
+        """The values at points, (n,): NaN off the grid.
+
+        ``points`` are (n, 2), taken at the layer's altitude, or (n, 3).
+        """
+        places = _checks.floats("points", points)
+        columns = 3 if places.ndim == 2 and places.shape[1] == 3 else 2
+        places = _checks.points("points", places, columns).reshape(-1, columns)
+        cells = self.grid.cell_of(places[:, :2])
+        on_grid = cells >= 0
+        found = np.full(len(places), np.nan)
+        if self.exact is None:
+            found[on_grid] = self.values.ravel()[cells[on_grid]]
+        elif on_grid.any():
+            if columns == 2 and self.altitude is None:
+                raise VeilmapError(f"{self.name} needs points with a height: (n, 3)")
+            if columns == 2:
+                places = np.column_stack([places, np.full(len(places), self.altitude)])
+            found[on_grid] = self.exact(places[on_grid])
+        return found

@@ -1,0 +1,125 @@
+"""Where a map is a guess: ground that no link crosses, and maps that disagree.
+
+All of this is made from measurements: whoever computes it holds them, and a picture of which
+ground was measured says something about who was there.
+"""
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from veilmap import _checks, _threads
+from veilmap.errors import VeilmapError
+from veilmap.federation import train
+from veilmap.geometry import Grid, trace
+from veilmap.layers.layer import Layer, Values
+from veilmap.layers.predictions import station
+from veilmap.measurements import Measurements
+from veilmap.radiomap import RadioMap
+
+# Links traced at once: with 200 cells each, 100 MB.
+_LINKS_PER_BLOCK = 20_000
+
+
+def link_coverage(grid: Grid, measurements: Measurements) -> Layer:
+    """How many links cross each cell: nothing was measured where there are none."""
+    if grid.crs and measurements.crs and grid.crs != measurements.crs:
+        raise VeilmapError(f"the grid is in {grid.crs}, the measurements are in {measurements.crs}")
+    user, bs = measurements.user_xyz, measurements.bs_xyz
+    total, adding = np.zeros(grid.cells, dtype=np.int64), Lock()
+
+    def part(start: int, stop: int) -> None:
+        cells = trace(grid, user[start:stop], bs[start:stop]).cells
+        counts = np.bincount(cells, minlength=grid.cells)
+        with adding:
+            np.add(total, counts, out=total)
+
+    links = len(measurements)
+    _threads.run_parts(part, np.append(np.arange(0, links, _LINKS_PER_BLOCK), links))
+    return Layer(
+        "coverage", total.reshape(grid.shape).astype(np.float64), "1",
+        "measured links that cross the cell", grid, attributes={"links": links},
+    )  # fmt: skip
+
+
+def spread(radio_maps: Sequence[RadioMap], bs_xyz: ArrayLike, altitude: float = 1.5) -> Layer:
+    """Standard deviation of the gain in dB over several maps of the same grid.
+
+    The maps are replicas (`bootstrap`), or those of late rounds of one training.
+    """
+    if len(radio_maps) < 2:
+        raise VeilmapError(f"a spread needs at least two maps, not {len(radio_maps)}")
+    grid = radio_maps[0].grid
+    for number, radio_map in enumerate(radio_maps):
+        if radio_map.grid != grid:
+            raise VeilmapError(f"map {number} has another grid than map 0; maps must share one")
+    bs, altitude = station(bs_xyz), _checks.number("altitude", altitude)
+
+    def exact(places: Values) -> Values:
+        return np.std([radio_map.predict(places, bs) for radio_map in radio_maps], axis=0)
+
+    areas = [radio_map.predict_area(bs, altitude=altitude) for radio_map in radio_maps]
+    return Layer(
+        "uncertainty", np.std(areas, axis=0), "dB", "standard deviation of the gain over replicas",
+        grid, altitude, {"base_station_m": bs.tolist(), "replicas": len(radio_maps)}, exact=exact,
+    )  # fmt: skip
+
+
+def bootstrap(
+    data: Measurements,
+    grid: Grid,
+    n: int = 10,
+    *,
+    seed: int | None = None,
+    on_replica: Callable[[int], None] | None = None,
+    **training: Any,
+) -> list[RadioMap]:
+    """Maps that the training might have given with other users: ``n`` replicas.
+
+    Each is trained on as many users as ``data`` has, drawn from them with replacement.
+
+    Parameters
+    ----------
+    data : Measurements
+    grid : Grid
+    n : int
+        Replicas.
+    seed : int, optional
+        Of the draws and, if given, of each training's noise.
+    on_replica : callable, optional
+        Called with the number of replicas done, for a progress bar.
+    **training
+        For `veilmap.train`: the mechanism, rounds and so on. A mechanism with an ε spends it
+        anew in every replica.
+    """
+    replicas = _checks.whole("n", n, least=1)
+    if {"out", "resume"} & training.keys():
+        raise VeilmapError("bootstrap writes no run folders; leave out and resume away")
+    rng = np.random.default_rng(seed)
+    maps = []
+    for done in range(1, replicas + 1):
+        drawn = resampled(data, rng)
+        noise = None if seed is None else int(rng.integers(2**32))
+        maps.append(train(drawn, grid, seed=noise, **training).radio_map)
+        if on_replica is not None:
+            on_replica(done)
+    return maps
+
+
+def resampled(data: Measurements, rng: np.random.Generator) -> Measurements:
+    """As many users, drawn with replacement; the i-th that is drawn gets the id i.
+
+    Somebody drawn twice is thus two users with the same measurements.
+    """
+    drawn = rng.integers(len(data.users), size=len(data.users))
+    _, owner = np.unique(data.user, return_inverse=True)
+    rows_of = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
+    rows = np.concatenate([rows_of[user] for user in drawn])
+    ids = np.repeat(np.arange(len(drawn)), [len(rows_of[user]) for user in drawn])
+    return Measurements(
+        ids, data.user_xyz[rows], data.bs_xyz[rows], data.gain_db[rows], data.bs[rows],
+        data.device[rows], data.crs,
+    )  # fmt: skip
