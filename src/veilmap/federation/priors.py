@@ -37,6 +37,13 @@ class OpenGround:
         """The heights, lower."""
         return heights - self.share * metres
 
+    def towards(
+        self, heights: NDArray[np.float64], known: NDArray[np.float64], metres: float
+    ) -> NDArray[np.float64]:
+        """The same where heights are ``known`` beforehand: nearer to them instead of lower."""
+        reach = self.share * metres
+        return heights + np.clip(known - heights, -reach, reach)
+
 
 @dataclass(frozen=True)
 class FlatPieces:

@@ -50,6 +50,8 @@ class Training:
         Base stations, which are public.
     offsets : Offsets
         Of whom offsets are learned with θ.
+    known : (rows, columns) float, optional
+        Heights of buildings that are public.
     """
 
     grid: Grid
@@ -70,6 +72,7 @@ class Training:
     checkpoint_every: int = 10
     on_round: Callable[[HistoryRow], None] | None = None
     offsets: Offsets = no_offsets.NONE
+    known: NDArray[np.float64] | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Refuse what cannot start, before an engine is started for it."""
@@ -111,7 +114,7 @@ class Training:
         return self._finished(server, rows, kept, folder)
 
     def _start(self) -> ServerState:
-        return self.step.start(self.grid, self.offsets)
+        return self.step.start(self.grid, self.offsets, self.known)
 
     def _keeps(self, number: int) -> bool:
         return self.keep_uploads == "all" or number in self.keep_uploads

@@ -45,7 +45,12 @@ class ServerState:
 class StepRule(Protocol):
     """From the mean gradients of a round to the next state."""
 
-    def start(self, grid: Grid, offsets: Offsets = no_offsets.NONE) -> ServerState:
+    def start(
+        self,
+        grid: Grid,
+        offsets: Offsets = no_offsets.NONE,
+        known: NDArray[np.float64] | None = None,
+    ) -> ServerState:
         """The state before the first round."""
         ...
 
@@ -59,6 +64,9 @@ class StepRule(Protocol):
         """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
         ...
 
+
+# Known heights below this, in metres, are open ground.
+_GROUND = 2.0
 
 # The share of rounds after which θ is near enough to move slowly.
 _THETA_SETTLES = 0.25
@@ -97,9 +105,15 @@ class PlainDescent:
             _checks.number(name, getattr(self, name), above=0)
         _check_start(self.start_height, self.floor, self.ceiling)
 
-    def start(self, grid: Grid, offsets: Offsets = no_offsets.NONE) -> ServerState:
-        """A flat map."""
-        heights = np.full(grid.shape, float(self.start_height))
+    def start(
+        self,
+        grid: Grid,
+        offsets: Offsets = no_offsets.NONE,
+        known: NDArray[np.float64] | None = None,
+    ) -> ServerState:
+        """A flat map, or the ``known`` heights."""
+        heights = np.full(grid.shape, float(self.start_height)) if known is None else known
+        heights = np.clip(heights, self.floor, self.ceiling)
         start = RadioMap(grid, heights, self.start_propagation, self.sharpness, offsets)
         return ServerState(start)
 
@@ -193,11 +207,20 @@ class NoiseAwareStep:
                 raise VeilmapError(f"{name} must be at least 0 and below 1")
         _check_start(self.start_height, self.floor, self.ceiling)
 
-    def start(self, grid: Grid, offsets: Offsets = no_offsets.NONE) -> ServerState:
+    def start(
+        self,
+        grid: Grid,
+        offsets: Offsets = no_offsets.NONE,
+        known: NDArray[np.float64] | None = None,
+    ) -> ServerState:
         """The state before the first round."""
         heights = np.full(grid.shape, float(self.start_height))
+        if known is not None:
+            # A little above ground is ground: near the floor the map says "certainly clear".
+            known = np.clip(np.where(known < _GROUND, self.floor, known), self.floor, self.ceiling)
+            heights = known
         flat = RadioMap(grid, heights, self.start_propagation, self.start_sharpness, offsets)
-        memory = {
+        memory = ({} if known is None else {"known": known}) | {
             "velocity": np.zeros(grid.shape),
             "energy": np.zeros(grid.shape),
             "theta_velocity": np.zeros(len(flat.theta)),
@@ -222,13 +245,18 @@ class NoiseAwareStep:
 
         metres = self.step * (0.5 * (1 + np.cos(np.pi * done)) + self.last_step)
         heights = state.radio_map.heights - metres * self._direction(state, velocity, energy)
+        known = state.memory.get("known")
         for prior in self.priors:
-            heights = prior(np.clip(heights, self.floor, self.ceiling), metres)
+            heights = np.clip(heights, self.floor, self.ceiling)
+            if known is not None and isinstance(prior, OpenGround):
+                heights = prior.towards(heights, known, metres)
+            else:
+                heights = prior(heights, metres)
         heights = np.clip(heights, self.floor, self.ceiling)
         theta, theta_memory = self._theta_step(state, by_theta, self._theta_rate(done))
         sharpness = self._sharpness((state.round + 1) / rounds)
         radio_map = state.radio_map.moved_to(heights, theta, sharpness)
-        memory = {"velocity": velocity, "energy": energy} | theta_memory
+        memory = {**state.memory, "velocity": velocity, "energy": energy, **theta_memory}
         return ServerState(radio_map, state.round + 1, memory)
 
     def _sharpness(self, share: float) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
 from veilmap._describe import described
@@ -42,6 +43,7 @@ def train(
     step: StepRule | None = None,
     participation: Participation | None = None,
     calibrate: Collection[Calibrated] = (),
+    buildings: ArrayLike | None = None,
     server_sees: ServerSees | None = None,
     keep_uploads: Rounds = (),
     keep_users: Collection[ClientId] | None = None,
@@ -74,6 +76,9 @@ def train(
     calibrate : "stations" and/or "devices"
         Learn an offset in dB of every base station or kind of device with θ: where receivers
         are not calibrated, or phones differ.
+    buildings : (rows, columns) array, optional
+        Heights in metres that are public, 0 for open ground: where the map starts and what it
+        is drawn to. It costs no privacy.
     server_sees : "uploads" or "sums", optional
         The trust model: a server that sees every upload (the paper's), or one that sees only
         sums (secure aggregation). By default what the mechanism is made for.
@@ -108,12 +113,25 @@ def train(
     config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
     if len(offsets):
         config["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
+    known = None if buildings is None else _checked_heights(buildings, grid)
+    if known is not None:
+        config["buildings"] = hashlib.sha256(known.tobytes()).hexdigest()
     training = Training(
         grid, mechanism, sees, rounds, seed, step, participation, config,
         np.unique(data.bs_xyz, axis=0), keep_uploads, keep_users, test, test_every, out, resume,
-        checkpoint_every, on_round, offsets,
+        checkpoint_every, on_round, offsets, known,
     )  # fmt: skip
     return _engine(engine)(training, data, mechanism, seed)
+
+
+def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
+    heights = np.ascontiguousarray(_checks.floats("buildings", buildings))
+    if heights.shape != grid.shape or not np.isfinite(heights).all():
+        raise VeilmapError(
+            f"buildings need one finite height for each of {grid.shape} cells, not shape"
+            f" {heights.shape}"
+        )
+    return heights
 
 
 def _unknown_offsets(data: Measurements, calibrate: Collection[Calibrated]) -> Offsets:
