@@ -10,6 +10,7 @@ from veilmap.plots.maps import (
     uploads_figure,
 )
 from veilmap.plots.pictures import draw
+from veilmap.plots.surveys import survey_figure
 
 __all__ = [
     "cdf_figure",
@@ -20,6 +21,7 @@ __all__ = [
     "overview",
     "posterior_figure",
     "save",
+    "survey_figure",
     "tradeoff_figure",
     "uploads_figure",
 ]
