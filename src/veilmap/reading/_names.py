@@ -34,12 +34,13 @@ def of_table(
     file: TableFile, given: Mapping[str, str], stations: TableFile | None
 ) -> dict[str, str]:
     """Our names of the measurements' columns, and theirs; ``stations`` has some of its own."""
-    elsewhere = set() if stations is None else set(stations.names)
-    own = {
-        ours: theirs
-        for ours, theirs in given.items()
-        if theirs in file.names or not (ours in STATIONS and theirs in elsewhere)
-    }
+    own = dict(given)
+    if stations is not None:
+        for ours in (*BS_PLACE, *ANTENNA):
+            if ours in own:
+                require(stations, own.pop(ours), ours)
+        if own.get("bs") in stations.names and own["bs"] not in file.names:
+            del own["bs"]  # the measurements call it bs
     return _found(file, own, TABLE, _IN_TABLES)
 
 

@@ -30,6 +30,10 @@ class Rows:
 
     def problems(self) -> Iterator[tuple[str, Mask]]:
         """Reasons not to use rows."""
+        nothing = [ids.missing for ids in self.ids.values()]
+        nothing += [parsed.empty for parsed in self.numbers.values()]
+        if len(nothing) > 1:
+            yield f"the {self.raw.row_word} is empty", np.logical_and.reduce(nothing)
         for ours, ids in self.ids.items():
             yield f"{self.names[ours]} is missing, or longer than any id", ids.missing
         for ours, parsed in self.numbers.items():

@@ -68,5 +68,8 @@ class Options:
         given = [way for way, used in ways.items() if used]
         if len(given) > 1:
             raise VeilmapError(f"{' and '.join(given)} both say who measured; give one")
+        antenna = [name for name in _names.ANTENNA if name in self.columns]
+        if antenna and self.stations is None:
+            raise VeilmapError(f"{antenna[0]} is a column of a file of stations (--stations)")
         if self.wide and "gain" in self.columns:
             raise VeilmapError("wide names the columns with gains already; name no other for gain")

@@ -102,6 +102,7 @@ def read(path: str | Path, options: Options) -> Reading:
     values.sift(sieve, options.missing)
     for reason, mask in rows.problems():
         sieve.take_out(reason, values.spread(mask))
+    _require_any(rows, values, sieve, options)
     ends = _ends.of_links(rows, listed, values, sieve, options)
     columns = {
         "user": values.spread(_users_of(rows, ends, options)),
@@ -180,12 +181,25 @@ def _measurements(
     for _ in range(2):  # again without the rows that are found to be bad
         if not sieve.kept.any():
             return None
-        kept = sieve.sifted(columns)
         try:
-            return Measurements(**kept, crs=crs)  # type: ignore[arg-type]
+            return Measurements(**sieve.sifted(columns), crs=crs)  # type: ignore[arg-type]
         except BadRowsError as error:
             sieve.take_out_kept(error.bad)
-    raise AssertionError("rows without the bad ones have none")
+    return None
+
+
+def _left_out(rows: Rows, values: LinkValues, sieve: Sieve) -> list[LeftOut]:
+    """Every row that is not used, also those that were never rows of the table."""
+    if len(rows.raw.broken) == 0:
+        return sieve.left_out
+    reason = "the line does not have as many fields as line 1"
+    return [LeftOut(reason, np.repeat(rows.raw.broken, values.per_row)), *sieve.left_out]
+
+
+def _require_any(rows: Rows, values: LinkValues, sieve: Sieve, options: Options) -> None:
+    if not sieve.kept.any():
+        hint = doubts.about_values(values.values, options.quantity)
+        raise nothing_left(str(rows.raw.path), _left_out(rows, values, sieve), hint)
 
 
 def _account(
@@ -197,14 +211,10 @@ def _account(
     options: Options,
 ) -> Reading:
     """Everything said about the file, or a complaint in one line."""
-    raw, left_out = rows.raw, list(sieve.left_out)
-    if len(raw.broken):
-        reason = "the line does not have as many fields as line 1"
-        left_out.insert(0, LeftOut(reason, np.repeat(raw.broken, values.per_row)))
+    _require_any(rows, values, sieve, options)
+    assert measurements is not None
+    raw, left_out = rows.raw, _left_out(rows, values, sieve)
     total = len(values.values) + len(raw.broken) * values.per_row
-    if measurements is None:
-        hint = doubts.about_values(values.values, options.quantity)
-        raise nothing_left(str(raw.path), left_out, hint)
     if options.on_bad == "refuse":
         refuse(str(raw.path), left_out, total, raw.row_word)
     time = rows.time
