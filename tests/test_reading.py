@@ -259,6 +259,16 @@ def test_tracks_are_split_at_gaps_whatever_their_order(tmp_path):
     assert len(read_walk(tmp_path, table).measurements.users) == 6
 
 
+def test_times_that_never_were_are_bad_rows(tmp_path):
+    text = [f"2023-11-14T22:13:{second:02}" for second in range(6)]
+    text[2], text[4] = "2023-13-14T22:13:02", "soon"
+    with pytest.raises(BadRowsError, match=r"time is not a time \(line 4, 6\)"):
+        read_walk(tmp_path, walk(6) | {"time": text})
+    endless = np.array([1.7e9, 1.7e9, np.inf, 1e300, 1.7e9, np.nan])
+    reading = read_walk(tmp_path, walk(6) | {"time": endless}, on_bad="drop")
+    assert left_out(reading) == {"time is not a time": [4, 5], "time is empty": [7]}
+
+
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=40), st.integers(1, 300))
 def test_gaps_part_users_and_nothing_else_does(times, gap):
     from veilmap.reading._users import by_gaps

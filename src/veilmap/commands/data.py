@@ -162,6 +162,8 @@ def convert(
     found = reading.read(file, options)
     data = found.measurements
     data.save(out)
+    for note in found.notes:
+        console.print(note[:1].upper() + note[1:])
     for one in found.left_out:
         console.print(f"Left out {len(one.rows):,} rows: {one.reason}")
     where = f" in {data.crs}" if data.crs else ""

@@ -1,5 +1,6 @@
 """Layers of points in GeoPackage files; the only place with pyogrio."""
 
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +28,7 @@ class GeoPackageFile:
 
     @cached_property
     def _layer(self) -> str:
-        with _reading(self.path) as pyogrio:
+        with _Reading(self.path) as pyogrio:
             layers = [str(name) for name, _ in pyogrio.list_layers(self.path)]
         if self.layer is not None and self.layer not in layers:
             raise VeilmapError(
@@ -43,13 +44,14 @@ class GeoPackageFile:
     @cached_property
     def names(self) -> list[str]:
         """The columns' names."""
-        with _reading(self.path) as pyogrio:
+        with _Reading(self.path) as pyogrio:
             info = pyogrio.read_info(self.path, layer=self._layer)
         return [str(name) for name in info["fields"]]
 
     def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
         """The ``wanted`` columns and the points."""
-        with _reading(self.path) as pyogrio:
+        reading = _Reading(self.path)
+        with reading as pyogrio:
             about, table = pyogrio.raw.read_arrow(
                 self.path, layer=self._layer, columns=list(wanted)
             )
@@ -58,14 +60,15 @@ class GeoPackageFile:
         if name in table.column_names:
             points = self._points(table.column(name))
             table = table.drop_columns([name])
-        notes = (f"layer {self._layer}",)
+        notes = (f"layer {self._layer}", *reading.warned)
         return RawTable(
             self.path, table, np.arange(table.num_rows), points=points, crs=about["crs"],
             notes=notes,
         )  # fmt: skip
 
     def _points(self, column: pa.ChunkedArray) -> NDArray[np.float64]:
-        geometries = shapely.from_wkb(column.to_numpy())
+        # Damaged points are no points: their rows are left out as rows without a position.
+        geometries = shapely.from_wkb(column.to_numpy(), on_invalid="ignore")
         kinds = shapely.get_type_id(geometries)
         other = np.flatnonzero((kinds != _POINT) & (kinds != _NOTHING))
         if len(other):
@@ -78,25 +81,31 @@ class GeoPackageFile:
         )
 
 
-class _reading:  # noqa: N801  # reads as a verb
-    """pyogrio for a block, whose complaints become one line."""
+class _Reading:
+    """pyogrio for a block: complaints become one line, warnings are kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.warned: tuple[str, ...] = ()
+        self._catching = warnings.catch_warnings(record=True)
 
     def __enter__(self) -> Any:
+        self._caught = self._catching.__enter__()
+        warnings.simplefilter("always")
         try:
             import pyogrio
             import pyogrio.raw
         except ImportError:
+            self._catching.__exit__(None, None, None)
             raise VeilmapError(
                 f"{self.path}: GeoPackage files need pyogrio: pip install 'veilmap[geo]'"
             ) from None
         return pyogrio
 
-    def __exit__(self, kind: Any, error: BaseException | None, _: object) -> None:
-        if isinstance(error, VeilmapError) or error is None:
-            return
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._catching.__exit__(kind, error, trace)
+        said = (" ".join(str(one.message).split()) for one in self._caught or ())
+        self.warned = tuple(dict.fromkeys(said))
         if isinstance(error, RuntimeError | ValueError | OSError | pa.ArrowException):
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise VeilmapError(f"{self.path} cannot be read as GeoPackage: {reason}") from None

@@ -26,16 +26,16 @@ class ParquetFile:
         """The columns' names."""
         try:
             return list(pa.parquet.read_schema(self.path).names)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None
 
     def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
         """The ``wanted`` columns; Parquet knows their types, so ``text`` says nothing new."""
         try:
             table = pa.parquet.ParquetFile(self.path).read(columns=list(wanted))
-        except (pa.ArrowException, OSError) as error:
+            crs = _tables.note(self.path, "parquet", CRS_NOTE)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None
-        crs = _tables.note(self.path, "parquet", CRS_NOTE)
         return RawTable(self.path, table, np.arange(table.num_rows), crs=crs)
 
     def _unreadable(self, error: Exception) -> VeilmapError:

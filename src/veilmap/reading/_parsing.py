@@ -17,6 +17,7 @@ _ISO = (
 )
 # Seconds since 1970 stay below this until the year 5138; milliseconds passed it in 1973.
 _TOO_LATE_S = 1e11
+_YEAR_9999_S = 253_402_300_799.0
 
 Mask = NDArray[np.bool_]
 
@@ -90,6 +91,15 @@ def ids(column: pa.ChunkedArray) -> Ids:
 
 def times(column: pa.ChunkedArray) -> Parsed:
     """A column of times as seconds since 1970, UTC where the file names no zone."""
+    seconds = _seconds(column)
+    never = np.abs(seconds.values) > _YEAR_9999_S
+    if not never.any():
+        return seconds
+    values = np.where(never, np.nan, seconds.values)
+    return Parsed(values, seconds.empty, seconds.unreadable | never)
+
+
+def _seconds(column: pa.ChunkedArray) -> Parsed:
     kind = _plain(column.type)
     if pa.types.is_timestamp(kind):
         whole = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
