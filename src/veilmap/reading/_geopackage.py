@@ -55,6 +55,7 @@ class GeoPackageFile:
             about, table = pyogrio.raw.read_arrow(
                 self.path, layer=self._layer, columns=list(wanted)
             )
+            table.validate(full=True)  # text may be damaged
         name = about["geometry_name"] or "wkb_geometry"
         points = None
         if name in table.column_names:

@@ -33,6 +33,7 @@ class ParquetFile:
         """The ``wanted`` columns; Parquet knows their types, so ``text`` says nothing new."""
         try:
             table = pa.parquet.ParquetFile(self.path).read(columns=list(wanted))
+            table.validate(full=True)  # text may be damaged
             crs = _tables.note(self.path, "parquet", CRS_NOTE)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None

@@ -109,9 +109,8 @@ def _seconds(column: pa.ChunkedArray) -> Parsed:
         return _iso_times(column.cast(pa.string()))
     counted = numbers(column)
     usual = np.median(np.abs(counted.values[~counted.empty])) if not counted.empty.all() else 0.0
-    unit = 1.0
-    while usual / unit > _TOO_LATE_S:  # milliseconds, microseconds, nanoseconds
-        unit *= 1000.0
+    units = (1.0, 1e3, 1e6, 1e9)  # seconds, milliseconds, microseconds, nanoseconds
+    unit = next((unit for unit in units if usual / unit <= _TOO_LATE_S), 1.0)
     return Parsed(counted.values / unit, counted.empty, counted.unreadable)
 
 
