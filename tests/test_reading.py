@@ -207,6 +207,9 @@ def test_ids_stay_as_they_are_written(tmp_path):
     table["user"] = ["007", "7", "1e3", " 7"]
     data = read_measurements(write(tmp_path / "links.csv", table)).measurements
     assert data.user.tolist() == ["007", "7", "1e3", " 7"]
+    for ids in (["007", "7", "07", "1"], ["-0", "0", "00", "1"], ["9" * 19, "1", "2", "3"]):
+        path = write(tmp_path / "links.csv", table | {"user": ids})
+        assert read_measurements(path).measurements.user.tolist() == ids
     table["user"] = ["007", "7", "", "x" * 300]
     reading = read_measurements(write(tmp_path / "links.csv", table), on_bad="drop")
     assert left_out(reading) == {"user is missing, or longer than any id": [4, 5]}
@@ -267,6 +270,18 @@ def test_times_that_never_were_are_bad_rows(tmp_path):
     endless = np.array([1.7e9, 1.7e9, np.inf, 1e300, 1.7e9, np.nan])
     reading = read_walk(tmp_path, walk(6) | {"time": endless}, on_bad="drop")
     assert left_out(reading) == {"time is not a time": [4, 5], "time is empty": [7]}
+
+
+def test_zones_and_parts_of_seconds_count_also_among_bad_times(tmp_path):
+    text = ["2023-11-14T22:13:20Z", "2023-11-15 00:13:21.5+02:00", "2023-11-14T20:43:22,25-0130",
+            "2023-11-14T22:13:23", "soon", ""]  # fmt: skip
+    reading = read_walk(tmp_path, walk(6) | {"time": text}, on_bad="drop")
+    np.testing.assert_allclose(reading.time - 1_700_000_000, [0, 1.5, 2.25, 3])
+    moments = pa.array([1_700_000_000_500] * 6, pa.timestamp("ms", tz="Europe/Berlin"))
+    path = write(tmp_path / "walk.parquet", walk(6) | {"time": moments})
+    stations = tmp_path / "stations.csv"
+    reading = read_measurements(path, columns=WALK, stations=stations, split_gap=60)
+    assert set(reading.time) == {1_700_000_000.5}
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=40), st.integers(1, 300))
@@ -435,7 +450,7 @@ def test_good_measurements_raise_no_doubts(tmp_path):
          "no usable row"),
         ({"gain": np.linspace(-50, -40, 40)}, {"quantity": "path-loss"}, "losses are negative"),
         ({"gain": np.full(40, -80.0)}, {}, "all gains are -80 dB"),
-        ({"bs_x": np.full(40, 3e6)}, {}, "more than 200 km"),
+        ({"bs_x": np.full(40, 3e6)}, {}, "longer than 200 km"),
         ({"user_z": np.full(40, 520.0)}, {}, "above the sea"),
         ({"user_x": np.zeros(40), "user_y": np.zeros(40)}, {}, "all users are at one place"),
         ({"user_x": np.r_[0, links()["user_x"][1:] + 4e5], "bs_x": np.full(40, 4e5),
@@ -463,6 +478,15 @@ def test_swapped_degrees_are_noticed(tmp_path):
                     "longitude": np.where(np.arange(40) == 4, 0, table["longitude"])}  # fmt: skip
     with pytest.raises(BadRowsError, match=r"0° north, 0° east \(no fix\?\) \(line 6\)"):
         read_walk(tmp_path, none)
+
+
+def test_positions_that_a_zone_cannot_hold_are_bad_rows(tmp_path):
+    table = walk()
+    table["latitude"][6], table["longitude"][6] = 0.0, 99.0
+    table["latitude"][9], table["longitude"][9] = 48.0, 60.0  # far, but on the plane
+    reading = read_walk(tmp_path, table, on_bad="drop")
+    assert left_out(reading) == {"a position is too far off for EPSG:32632": [8]}
+    assert "1 of 39 links are longer than 200 km" in " ".join(check(reading).doubts)
 
 
 def test_a_check_counts_everything(tmp_path):

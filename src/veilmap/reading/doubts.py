@@ -65,7 +65,7 @@ def _distances(reading: Reading) -> Iterator[str]:
     far = int((distance > _FAR_M).sum())
     if far:
         yield (
-            f"{far} of {len(data)} users are more than {_FAR_M / 1e3:g} km from their base station"
+            f"{far} of {len(data)} links are longer than {_FAR_M / 1e3:g} km"
             f" (up to {distance.max() / 1e3:,.0f} km): units, coordinate systems, or latitude and"
             " longitude may be mixed up"
         )
