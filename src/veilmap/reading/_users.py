@@ -22,10 +22,19 @@ def by_gaps(time: Values, gap: float, device: NDArray[np.int64]) -> NDArray[np.i
 
 
 def by_position(x: Values, y: Values, usable: Mask) -> NDArray[np.int64]:
-    """A user for each distinct place among the usable rows, counted from the west."""
+    """A user for each distinct place among the usable rows, numbered as they first appear.
+
+    Numbers in the order of places would tell a server where its clients are.
+    """
     users = np.full(len(x), -1, dtype=np.int64)
     order = np.flatnonzero(usable)
     order = order[np.lexsort((y[order], x[order]))]
+    if len(order) == 0:
+        return users
     moved = (np.diff(x[order]) != 0) | (np.diff(y[order]) != 0)
-    users[order] = np.concatenate([[0], np.cumsum(moved)])[: len(order)]
+    starts = np.concatenate([[True], moved])
+    first_rows = order[starts]  # the sort is stable
+    number = np.empty(len(first_rows), dtype=np.int64)
+    number[np.argsort(first_rows)] = np.arange(len(first_rows))
+    users[order] = number[np.cumsum(starts) - 1]
     return users
