@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import veilmap as vm
 from veilmap.measurements import BadRowsError
@@ -80,6 +82,27 @@ def test_duplicates_are_rows_equal_in_every_column():
     assert len(vm.Measurements(**table, on_bad="drop")) == 6
     table["gain_db"] = table["gain_db"] + np.arange(8)  # read again, heard differently
     assert len(vm.Measurements(**table)) == 8
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b"]), st.sampled_from([0.0, -0.0, 1.0]),
+            st.sampled_from([-80.0, -90.0]),
+        ),
+        min_size=1, max_size=30,
+    )
+)  # fmt: skip
+def test_duplicates_are_those_a_plain_search_finds(rows):
+    seen, again = set(), []
+    for number, row in enumerate(rows):
+        again += [number] * (row in seen)
+        seen.add(row)
+    user, place, gain = zip(*rows, strict=True)
+    data = vm.Measurements(
+        user, np.outer(place, [1, 1, 1]), np.ones((len(rows), 3)), gain, on_bad="drop"
+    )
+    assert [number for problem in data.dropped for number in problem.rows] == again
 
 
 def test_many_bad_rows_are_counted_not_listed():

@@ -8,7 +8,7 @@ import click
 import typer
 
 from veilmap import __version__
-from veilmap.commands import audit, bench, demo, export, federation, reproduce, train
+from veilmap.commands import audit, bench, data, demo, export, federation, reproduce, train
 from veilmap.errors import VeilmapError
 
 app = typer.Typer(
@@ -58,6 +58,7 @@ app.command(
     " `veilmap reproduce fig-tradeoff --set tradeoffs=1,10 --json tradeoff.json`"
 )(reproduce.reproduce)
 app.command(epilog="Example: `veilmap bench --json bench.json`")(bench.bench)
+app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")
 
 

@@ -26,7 +26,8 @@ _HIGHEST_M = 1e5
 _POSITIONS = ("user_x", "user_y", "user_z", "bs_x", "bs_y", "bs_z")
 _REQUIRED = ("user", *_POSITIONS, "gain_db")
 _ROWS_SHOWN = 5
-_CRS = "veilmap_crs"  # in a Parquet file's metadata
+DUPLICATE = "the same as an earlier row"
+CRS_NOTE = "veilmap_crs"  # in a Parquet file's metadata
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class Measurements:
             columns["device"] = self.device
         table = pyarrow.table(columns)
         # A CSV file has no place for it.
-        return table.replace_schema_metadata({_CRS: self.crs}) if self.crs else table
+        return table.replace_schema_metadata({CRS_NOTE: self.crs}) if self.crs else table
 
     @classmethod
     def load(cls, path: str | Path, *, on_bad: OnBad = "refuse") -> "Measurements":
@@ -237,7 +238,7 @@ class Measurements:
                 bs_xyz=np.column_stack([xyz[name] for name in _POSITIONS[3:]]),
                 gain_db=columns["gain_db"],
                 on_bad=on_bad,
-                crs=_tables.note(path, _file_kind(path), _CRS),
+                crs=_tables.note(path, _file_kind(path), CRS_NOTE),
                 **{name: columns[name] for name in ("bs", "device") if name in columns},
             )
         except BadRowsError as error:
@@ -287,23 +288,45 @@ def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:
             bad[rows] = True
     again = _duplicates(columns, ~bad)
     if len(again):
-        found.append(BadRows("the same as an earlier row", again))
+        found.append(BadRows(DUPLICATE, again))
     return found
 
 
 def _duplicates(columns: dict[str, NDArray], usable: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Usable rows that repeat an earlier usable one in every column."""
     rows = np.flatnonzero(usable)
-    ids = [
-        np.unique(columns[name][rows], return_inverse=True)[1] for name in ("user", "bs", "device")
-    ]
-    keys = np.column_stack(
-        [*ids, columns["user_xyz"][rows], columns["bs_xyz"][rows], columns["gain_db"][rows]]
-    )
-    order = np.lexsort(keys.T)  # stable, so the earliest of equal rows comes first
-    ordered = keys[order]
-    same = (ordered[1:] == ordered[:-1]).all(axis=1)
-    return np.sort(rows[order[1:][same]])
+    if len(rows) == 0:
+        return rows
+    keys = [_as_integers(columns[name][rows]) for name in ("user", "bs", "device")]
+    keys += [axis[rows] for name in ("user_xyz", "bs_xyz") for axis in columns[name].T]
+    keys.append(columns["gain_db"][rows])
+    # Equal rows have equal hashes: sorting one column leaves few rows to compare in all.
+    hashes = _hashes(keys)
+    order = np.argsort(hashes)
+    ordered = hashes[order]
+    twin = np.concatenate([[False], ordered[1:] == ordered[:-1]])
+    twin[:-1] |= twin[1:]
+    few = np.sort(order[twin])
+    keys = [key[few] for key in keys]
+    order = np.lexsort(keys)  # stable, so the earliest of equal rows comes first
+    same = np.ones(max(len(few) - 1, 0), dtype=bool)
+    for key in keys:
+        same &= key[order[1:]] == key[order[:-1]]
+    return np.sort(rows[few[order[1:][same]]])
+
+
+def _as_integers(ids: NDArray) -> NDArray:
+    return ids if ids.dtype.kind in "iu" else np.unique(ids, return_inverse=True)[1]
+
+
+def _hashes(keys: list[NDArray]) -> NDArray[np.uint64]:
+    """A number for each row that rows equal in every key share."""
+    result = np.zeros(len(keys[0]), dtype=np.uint64)
+    for key in keys:
+        result ^= (key + 0.0).view(np.uint64)  # + 0.0: −0 equals 0
+        result *= np.uint64(0x9E3779B97F4A7C15)
+        result ^= result >> np.uint64(29)
+    return result
 
 
 def describe(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:

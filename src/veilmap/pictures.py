@@ -141,6 +141,27 @@ class SideView:
         return {"name": self.name, "caption": self.caption, "title": self.title} | cells
 
 
+@dataclass(frozen=True)
+class Survey:
+    """Who measured where, and what.
+
+    Attributes
+    ----------
+    user_xy : (J, 2) float
+        Of every link, in metres.
+    gain_db : (J,) float
+    bs_xy : (B, 2) float
+    bs : tuple of str
+        The base stations' ids.
+    """
+
+    title: str
+    user_xy: Values = field(repr=False)
+    gain_db: Values = field(repr=False)
+    bs_xy: Values = field(repr=False)
+    bs: tuple[str, ...]
+
+
 Picture = Curves | Maps | SideView
 
 

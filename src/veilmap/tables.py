@@ -18,6 +18,9 @@ from veilmap.reports import metres
 
 if TYPE_CHECKING:
     from veilmap.deployment import Process
+    from veilmap.reading import Check
+
+_STATIONS_SHOWN = 40
 
 
 def demo_table(rows: Sequence[Row], seed: int) -> Table:
@@ -134,6 +137,41 @@ def process_table(processes: "Sequence[Process]") -> Table:
         state = "running" if one.running else "stopped"
         table.add_row(one.name, "" if one.pid is None else str(one.pid), state, one.log.name)
     return table
+
+
+def check_table(check: "Check") -> Table:
+    """What a file of measurements holds."""
+    table = _table(f"Measurements in {Path(check.file).name}")
+    table.add_column("what", no_wrap=True)
+    table.add_column("")
+    for name, text in check.lines():
+        table.add_row(name, text)
+    return table
+
+
+def coverage_table(check: "Check") -> Table:
+    """What is known of each base station."""
+    table = _table("Base stations")
+    table.add_column("base station", overflow="ellipsis")
+    _numbers(table, "rows", "users", "median gain (dB)", "nearest (m)", "farthest (m)")
+    for one in check.stations[:_STATIONS_SHOWN]:
+        table.add_row(
+            one.bs, f"{one.rows:,}", f"{one.users:,}", f"{one.gain_median_db:.1f}",
+            f"{one.nearest_m:,.0f}", f"{one.farthest_m:,.0f}",
+        )  # fmt: skip
+    more = len(check.stations) - _STATIONS_SHOWN
+    if more > 0:
+        table.caption = f"and {more} more (all of them with --json)"
+    return table
+
+
+def doubts(check: "Check") -> Text:
+    """What looks wrong, one line each; empty if nothing does."""
+    text = Text()
+    for doubt in check.doubts:
+        text.append("! ", style="red")
+        text.append(f"{doubt}\n")
+    return text
 
 
 def _table(title: str) -> Table:

@@ -122,7 +122,7 @@ def _opened(path: Path) -> _Subject:
 
 def _stations(subject: _Subject, bs: list[str], bs_latlon: list[str]) -> NDArray[np.float64]:
     """The base stations that options name, (B, 3), in the map's metres."""
-    from veilmap.exporting.coordinates import from_latitude_longitude
+    from veilmap.coordinates import from_latitude_longitude
 
     stations = [_numbers("--bs", text, 3) for text in bs]
     for text in bs_latlon:

@@ -10,8 +10,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from veilmap._extras import require
 from veilmap.errors import VeilmapError
-from veilmap.exporting._extras import require
 from veilmap.exporting._written import Written
 from veilmap.layers import Layer
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks, _files
+from veilmap.coordinates import to_longitude_latitude
 from veilmap.errors import VeilmapError
 from veilmap.exporting._written import Written
-from veilmap.exporting.coordinates import to_longitude_latitude
 from veilmap.layers import Layer
 
 _LOCAL = "coordinates are local metres (x east, y north), not longitude and latitude"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from veilmap import _files
+from veilmap._extras import require
 from veilmap.errors import VeilmapError
-from veilmap.exporting._extras import require
 from veilmap.exporting._written import Written
 from veilmap.geometry import Grid
 from veilmap.layers import Layer

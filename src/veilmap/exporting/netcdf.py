@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from veilmap import _files
+from veilmap.coordinates import cf_attributes
 from veilmap.exporting._written import Written
-from veilmap.exporting.coordinates import cf_attributes
 from veilmap.layers import Layer
 
 # The variable that carries the coordinate system.

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _files
+from veilmap.coordinates import from_latitude_longitude
 from veilmap.errors import VeilmapError
 from veilmap.exporting._written import Written
-from veilmap.exporting.coordinates import from_latitude_longitude
 from veilmap.layers import Layer
 
 _METRES, _DEGREES = ("x", "y"), ("latitude", "longitude")

@@ -11,6 +11,7 @@ from veilmap.plots.maps import (
 )
 from veilmap.plots.pictures import draw
 from veilmap.plots.rasters import save_layer_image, save_layer_legend
+from veilmap.plots.surveys import survey_figure
 
 __all__ = [
     "cdf_figure",
@@ -23,6 +24,7 @@ __all__ = [
     "save",
     "save_layer_image",
     "save_layer_legend",
+    "survey_figure",
     "tradeoff_figure",
     "uploads_figure",
 ]

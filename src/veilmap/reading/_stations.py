@@ -1,0 +1,97 @@
+"""Base stations from a file of their own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap.errors import VeilmapError
+from veilmap.reading import _names, _parsing, _positions
+from veilmap.reading._positions import Place
+from veilmap.reading._raw import RawTable, TableFile
+from veilmap.reading.results import Stations, Values
+
+
+@dataclass(frozen=True)
+class StationList:
+    """Base stations as their file has them."""
+
+    bs: NDArray
+    place: Place
+    azimuth_deg: Values | None
+    beam_width_deg: Values | None
+
+    def stations(self, xyz: Values) -> Stations:
+        """The same with positions in metres."""
+        return Stations(self.bs, xyz, self.azimuth_deg, self.beam_width_deg)
+
+    def matched(self, wanted: NDArray) -> NDArray[np.int64]:
+        """The number of each wanted base station in the list; −1 where it has none."""
+        listed, wanted = self.bs, np.asarray(wanted)
+        if (listed.dtype.kind in "US") != (wanted.dtype.kind in "US"):
+            listed, wanted = listed.astype(str), wanted.astype(str)
+        order = np.argsort(listed)
+        spot = np.minimum(np.searchsorted(listed[order], wanted), len(order) - 1)
+        number = order[spot]
+        return np.where(listed[number] == wanted, number, -1)
+
+
+def listed(file: TableFile, given: Mapping[str, str]) -> StationList:
+    """The base stations of a file; nothing in it may be missing or wrong."""
+    names = _names.of_stations(file, given)
+    if "bs" not in names:
+        raise VeilmapError(
+            f"{file.path} has no column for the base stations' ids; name it with columns"
+            f" (--column bs=…); it has {_names.listed(file.names)}"
+        )
+    raw = file.load([*dict.fromkeys(names.values())], text=[names["bs"]])
+    if len(raw.broken):
+        _stop(raw, raw.broken, "the line does not have as many fields as line 1")
+    if len(raw) == 0:
+        raise VeilmapError(f"{raw.path} lists no base station")
+    ids = _parsing.ids(raw.columns.column(names["bs"]))
+    if ids.missing.any():
+        _stop(raw, raw.numbers[ids.missing], f"{names['bs']} is missing")
+    again = np.setdiff1d(np.arange(len(raw)), np.unique(ids.codes, return_index=True)[1])
+    if len(again):
+        _stop(raw, raw.numbers[again], f"base station {ids.rows()[again[0]]} is listed twice")
+    numbers = {
+        ours: _parsing.numbers(raw.columns.column(theirs), raw.decimal)
+        for ours, theirs in names.items()
+        if ours != "bs"
+    }
+    for ours, parsed in numbers.items():
+        if parsed.unreadable.any():
+            _stop(raw, raw.numbers[parsed.unreadable], f"{names[ours]} is not a number")
+    place = _place(raw, names, given, numbers)
+    antenna = [numbers[name].values if name in numbers else None for name in _names.ANTENNA]
+    return StationList(ids.rows(), place, *antenna)
+
+
+def _place(
+    raw: RawTable,
+    names: Mapping[str, str],
+    given: Mapping[str, str],
+    numbers: Mapping[str, _parsing.Parsed],
+) -> Place:
+    try:
+        chosen = _positions.axes("bs", names, given, raw.points is not None)
+    except VeilmapError as error:
+        raise VeilmapError(f"{raw.path}: {error}") from None
+    place = _positions.place(raw, "bs", chosen, numbers)
+    ends = [place.x, place.y, *([] if place.z is None else [place.z])]
+    unknown = ~np.isfinite(np.column_stack(ends)).all(axis=1)
+    if unknown.any():
+        _stop(raw, raw.numbers[unknown], "a position or height is missing")
+    if place.off_earth().any():
+        _stop(
+            raw, raw.numbers[place.off_earth()],
+            "a latitude is beyond 90° or a longitude beyond 180° (are they swapped?)",
+        )  # fmt: skip
+    return place
+
+
+def _stop(raw: RawTable, rows: NDArray[np.int64], reason: str) -> NoReturn:
+    raise VeilmapError(f"{raw.path}, {raw.row_word} {rows[0]}: {reason}")
