@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from veilmap import _files
+from veilmap import _files, coordinates
 from veilmap._extras import require
-from veilmap.errors import VeilmapError
 from veilmap.exporting._written import Written
 from veilmap.geometry import Grid
 from veilmap.layers import Layer
@@ -65,17 +64,8 @@ def _transform(grid: Grid) -> "rasterio.Affine":
 
 def _system(crs: str | None) -> "rasterio.crs.CRS | None":
     from rasterio.crs import CRS
-    from rasterio.errors import CRSError
 
-    if crs is None:
-        return None
-    try:
-        system = CRS.from_user_input(crs)
-    except CRSError:
-        raise VeilmapError(f"no coordinate system {crs!r}; name one such as EPSG:32633") from None
-    if not system.is_projected:
-        raise VeilmapError(f"{crs} is not a projected coordinate system in metres")
-    return system
+    return None if crs is None else CRS.from_user_input(coordinates.checked(crs))
 
 
 def _text(value: object) -> str:
