@@ -4,6 +4,7 @@ from veilmap import (
     accounting,
     attacks,
     baselines,
+    buildings,
     exporting,
     federation,
     layers,
@@ -11,6 +12,7 @@ from veilmap import (
     theory,
 )
 from veilmap.auditing import Audit, audit
+from veilmap.buildings import Building
 from veilmap.errors import VeilmapError
 from veilmap.federation import NoiseAwareStep, Participation, PlainDescent, Run, Transcript, train
 from veilmap.geometry import Crossings, Grid, trace
@@ -23,7 +25,7 @@ from veilmap.radiomap import (
     local_gradient_blocks,
     local_gradients,
 )
-from veilmap.scene import Building, Scene
+from veilmap.scene import Scene
 
 __version__ = "0.5.0"
 
@@ -51,6 +53,7 @@ __all__ = [
     "attacks",
     "audit",
     "baselines",
+    "buildings",
     "exporting",
     "federation",
     "layers",

@@ -7,39 +7,23 @@ a grid is then tested against something it cannot represent exactly, as in the r
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
+from veilmap.buildings.prism import Building, heights_of, without_overlaps
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid, paired
 from veilmap.measurements import Measurements
 from veilmap.radiomap import Propagation, log_distance
 
-if TYPE_CHECKING:
-    from shapely import Polygon
-
 # Waves in the random field that stands for shadowing, per base station.
 _SHADOWING_WAVES = 256
 _LINKS_PER_BLOCK = 50_000
 _MOST_DRAWS = 1000
-
-
-@dataclass(frozen=True)
-class Building:
-    """A prism: its footprint (a shapely polygon, metres) and its height in metres."""
-
-    footprint: "Polygon"
-    height: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "height", _checks.number("a building's height", self.height, above=0)
-        )
-        if self.footprint.is_empty or not self.footprint.is_valid:
-            raise VeilmapError("a building's footprint must be a valid, non-empty polygon")
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,16 +120,47 @@ class Scene:
         )
         return cls(grid, placed, stations, propagation or Propagation(), seed)
 
+    @classmethod
+    def from_buildings(
+        cls,
+        path: str | Path,
+        base_stations: ArrayLike,
+        *,
+        cell_size: float = 3.0,
+        margin: float = 30.0,
+        crs: str | None = None,
+        propagation: Propagation | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> "Scene":
+        """A scene of real buildings, out of a file of footprints.
+
+        Parameters
+        ----------
+        path : path
+            .geojson or .gpkg, as `buildings.read_footprints` takes it with ``options``.
+        base_stations : (B, 3) array
+            In metres of the scene's coordinate system.
+        cell_size, margin : float
+            Of the grid, which covers buildings and base stations.
+        crs : str, optional
+            By default the file's, or the UTM zone of one in degrees.
+        """
+        from veilmap.buildings.footprints import read_footprints
+
+        found = read_footprints(path, crs, **options)
+        stations = _checks.points("base_stations", base_stations).reshape(-1, 3)
+        corners = [building.footprint.bounds for building in found.buildings]
+        ends = np.vstack([np.array(corners).reshape(-1, 2), stations[:, :2]])
+        grid = Grid.covering(ends, cell_size, margin, found.crs)
+        # Where footprints overlap, the higher building is what a link meets.
+        apart = without_overlaps(found.buildings)
+        return cls(grid, apart, stations, propagation or Propagation(), seed)
+
     @cached_property
     def heights(self) -> NDArray[np.float64]:
         """Height of the building over each cell's centre, (rows, columns); 0 for open ground."""
-        import shapely
-
-        heights = np.zeros(self.grid.cells)
-        for building in self.buildings:
-            inside = shapely.intersects_xy(building.footprint, *self.grid.centres.T)
-            heights[inside] = np.maximum(heights[inside], building.height)
-        return heights.reshape(self.grid.shape)
+        return heights_of(self.buildings, self.grid)
 
     def line_of_sight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.bool_]:
         """Whether no building stands in a link's way, on the buildings' own shapes."""

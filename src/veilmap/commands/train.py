@@ -4,8 +4,11 @@ import math
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
+from veilmap import buildings as known_buildings
 from veilmap import mechanisms
 from veilmap.commands._common import console, counted, progress_bar, writable_folder
 from veilmap.errors import VeilmapError
@@ -13,6 +16,7 @@ from veilmap.federation import HistoryRow, NoiseAwareStep
 from veilmap.federation.messages import ClientId
 from veilmap.federation.training import Calibrated, Engine
 from veilmap.federation.transcript import ServerSees
+from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import MECHANISMS, Mechanism
 from veilmap.propagation import Propagation
@@ -51,6 +55,14 @@ def train(
     calibrate: Annotated[
         str, typer.Option(help="Learn offsets in dB of stations, devices, or stations,devices.")
     ] = "",
+    buildings: Annotated[
+        Path | None,
+        typer.Option(help="Public heights to start from: .tif surface, .geojson or .gpkg."),
+    ] = None,
+    ground: Annotated[
+        str | None,
+        typer.Option(help="Height of the ground under a surface in metres, or a terrain .tif."),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
     seed: Annotated[
         int | None,
@@ -106,6 +118,7 @@ def train(
             links, grid, mechanism=chosen, rounds=rounds, seed=seed,
             participation=federation.Participation(share, dropout, late),
             step=_step(degrees, data is not None), calibrate=_calibrated(calibrate),
+            buildings=_public_heights(buildings, ground, grid),
             server_sees=trust_from(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round, engine=cast("Engine", engine),
@@ -131,6 +144,20 @@ def _step(degrees: int, measured: bool) -> NoiseAwareStep:
     """The server's step; real gains may lie far from where θ starts."""
     laws = Propagation.of_degrees(degrees)
     return NoiseAwareStep(start_propagation=laws, start_theta_rate=2.0 if measured else None)
+
+
+def _public_heights(
+    file: Path | None, ground: str | None, grid: Grid
+) -> NDArray[np.float64] | None:
+    """What a file of buildings says about the map's cells."""
+    if file is None:
+        if ground is not None:
+            raise VeilmapError("--ground belongs to a surface model: name it with --buildings")
+        return None
+    options = {} if ground is None else {"ground": ground}
+    if options and file.suffix.lower() not in (".tif", ".tiff"):
+        raise VeilmapError("--ground belongs to a surface model (.tif); footprints have heights")
+    return known_buildings.heights(file, grid, **options)
 
 
 def _calibrated(text: str) -> list[Calibrated]:
