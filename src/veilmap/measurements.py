@@ -26,6 +26,7 @@ _HIGHEST_M = 1e5
 _POSITIONS = ("user_x", "user_y", "user_z", "bs_x", "bs_y", "bs_z")
 _REQUIRED = ("user", *_POSITIONS, "gain_db")
 _ROWS_SHOWN = 5
+REPEATED = "the same as an earlier row"
 _CRS = "veilmap_crs"  # in a Parquet file's metadata
 
 
@@ -287,7 +288,7 @@ def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:
             bad[rows] = True
     again = _duplicates(columns, ~bad)
     if len(again):
-        found.append(BadRows("the same as an earlier row", again))
+        found.append(BadRows(REPEATED, again))
     return found
 
 
@@ -307,7 +308,13 @@ def _duplicates(columns: dict[str, NDArray], usable: NDArray[np.bool_]) -> NDArr
 
 
 def describe(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:
-    """One line that says which rows are wrong, why, and what to do.
+    """One line that says which rows are wrong, why, and what to do; see `listed`."""
+    remedy = "mend them, or leave them out with on_bad='drop'"
+    return f"{listed(bad, total, row, first)}; {remedy}"
+
+
+def listed(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:
+    """One line that says which rows are wrong, and why.
 
     ``row`` is what the reader calls a row, ``first`` the number of the first one.
     """
@@ -317,10 +324,7 @@ def describe(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -
         shown = ", ".join(str(number + first) for number in problem.rows[:_ROWS_SHOWN])
         more = f" and {len(problem.rows) - _ROWS_SHOWN} more" * (len(problem.rows) > _ROWS_SHOWN)
         parts.append(f"{problem.reason} ({row} {shown}{more})")
-    return (
-        f"{count} of {total} rows cannot be used: {'; '.join(parts)};"
-        " mend them, or leave them out with on_bad='drop'"
-    )
+    return f"{count} of {total} rows cannot be used: {'; '.join(parts)}"
 
 
 def _share_of(items: NDArray, share: float, what: str, seed: int | None) -> NDArray:
