@@ -18,6 +18,7 @@ from veilmap.geometry import Grid
 from veilmap.measurements import REPEATED, BadRowsError, Measurements, listed
 from veilmap.mechanisms import Mechanism
 from veilmap.propagation import Propagation
+from veilmap.radiomap import RadioMap
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -97,7 +98,7 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
         Only if X had names.
     """
 
-    radio_map_: Any
+    radio_map_: RadioMap
     n_iter_: int
 
     def __init__(
