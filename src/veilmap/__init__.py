@@ -1,5 +1,7 @@
 """Radio maps from measurements that never leave their owners."""
 
+from typing import TYPE_CHECKING, Any
+
 from veilmap import (
     accounting,
     attacks,
@@ -27,6 +29,9 @@ from veilmap.radiomap import (
 )
 from veilmap.scene import Scene
 
+if TYPE_CHECKING:
+    from veilmap.regressor import RadioMapRegressor
+
 __version__ = "0.5.0"
 
 __all__ = [
@@ -44,6 +49,7 @@ __all__ = [
     "PlainDescent",
     "Propagation",
     "RadioMap",
+    "RadioMapRegressor",
     "Run",
     "Scene",
     "Transcript",
@@ -64,3 +70,16 @@ __all__ = [
     "trace",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs scikit-learn is imported when it is asked for."""
+    if name == "RadioMapRegressor":
+        from veilmap.regressor import RadioMapRegressor
+
+        return RadioMapRegressor
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

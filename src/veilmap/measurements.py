@@ -330,7 +330,13 @@ def _hashes(keys: list[NDArray]) -> NDArray[np.uint64]:
 
 
 def describe(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:
-    """One line that says which rows are wrong, why, and what to do.
+    """One line that says which rows are wrong, why, and what to do; see `listed`."""
+    remedy = "mend them, or leave them out with on_bad='drop'"
+    return f"{listed(bad, total, row, first)}; {remedy}"
+
+
+def listed(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:
+    """One line that says which rows are wrong, and why.
 
     ``row`` is what the reader calls a row, ``first`` the number of the first one.
     """
@@ -340,10 +346,7 @@ def describe(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -
         shown = ", ".join(str(number + first) for number in problem.rows[:_ROWS_SHOWN])
         more = f" and {len(problem.rows) - _ROWS_SHOWN} more" * (len(problem.rows) > _ROWS_SHOWN)
         parts.append(f"{problem.reason} ({row} {shown}{more})")
-    return (
-        f"{count} of {total} rows cannot be used: {'; '.join(parts)};"
-        " mend them, or leave them out with on_bad='drop'"
-    )
+    return f"{count} of {total} rows cannot be used: {'; '.join(parts)}"
 
 
 def _share_of(items: NDArray, share: float, what: str, seed: int | None) -> NDArray:
