@@ -20,7 +20,7 @@ from fakegrid import FakeGrid, node
 from veilmap.accounting import calibrated
 from veilmap.federation.client import Clients
 from veilmap.federation.exchange import InProcess
-from veilmap.federation.flower import budget, masking, records
+from veilmap.federation.flower import budget, masking, records, sharing
 from veilmap.federation.flower.client import Own
 from veilmap.federation.flower.secure import SecureExchange
 from veilmap.federation.flower.whole_numbers import MODULUS, Scale
@@ -423,6 +423,34 @@ def test_masks_depend_on_the_whole_secret_and_are_evenly_spread():
         name = "secaggplus_" + ("mod" if "mod" in side else "workflow")
         module = import_module(f"flwr.{side}.secure_aggregation.{name}")
         assert module.pseudo_rand_gen is masking.pseudo_random
+    client = import_module("flwr.client.mod.secure_aggregation.secaggplus_mod")
+    server = import_module("flwr.server.workflow.secure_aggregation.secaggplus_workflow")
+    assert client.create_shares is sharing.create_shares
+    assert server.combine_shares is sharing.combine_shares
+
+
+@settings(max_examples=50, deadline=None)
+@given(secret=st.binary(max_size=400), num=st.integers(2, 12), data=st.data())
+def test_any_threshold_of_shares_gives_the_secret_back_and_fewer_do_not(secret, num, data):
+    threshold = data.draw(st.integers(2, num))
+    shares = sharing.create_shares(secret, threshold, num)
+    chosen = data.draw(st.permutations(shares))
+    enough = data.draw(st.integers(threshold, num))
+    assert sharing.combine_shares(chosen[:enough]) == secret
+    try:
+        wrong = sharing.combine_shares(chosen[: threshold - 1])
+    except ValueError:
+        wrong = None
+    assert wrong != secret
+
+
+def test_shares_are_random_and_those_of_two_secrets_do_not_mix():
+    one, again = (sharing.create_shares(b"secret", 2, 3) for _ in range(2))
+    assert one != again
+    with pytest.raises(ValueError, match="do not belong together"):
+        sharing.combine_shares([one[0], one[0]])
+    with pytest.raises(ValueError, match="do not belong together"):
+        sharing.combine_shares([one[0], sharing.create_shares(bytes(500), 2, 3)[1]])
 
 
 # ---- A node's own budget

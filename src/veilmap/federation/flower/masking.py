@@ -25,6 +25,7 @@ from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 from numpy.typing import NDArray
 
 from veilmap.errors import VeilmapError
+from veilmap.federation.flower import sharing
 from veilmap.federation.flower.whole_numbers import MODULUS, Scale
 from veilmap.mechanisms import Mechanism
 
@@ -110,21 +111,27 @@ def pseudo_random(
     return masks
 
 
-def _strengthen_masks() -> None:
-    """Replace Flower's generator of masks on both sides.
+_CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"
+_SERVER = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
+
+
+def _replace_parts() -> None:
+    """Replace what makes Flower's masks weak and its sharing slow, on both sides.
 
     Flower 1.41 folds a 256-bit secret to 32 bits and seeds a Mersenne Twister with them: a
     curious server could try all seeds. Version and names are pinned; should they move, this
     fails loudly instead of masking weakly.
     """
-    for module in (
-        "flwr.client.mod.secure_aggregation.secaggplus_mod",
-        "flwr.server.workflow.secure_aggregation.secaggplus_workflow",
+    for module, name, part in (
+        (_CLIENT, "pseudo_rand_gen", pseudo_random),
+        (_SERVER, "pseudo_rand_gen", pseudo_random),
+        (_CLIENT, "create_shares", sharing.create_shares),
+        (_SERVER, "combine_shares", sharing.combine_shares),
     ):
         target: Any = import_module(module)
-        if not hasattr(target, "pseudo_rand_gen"):
+        if not hasattr(target, name):
             raise VeilmapError(f"{module} has changed: install flwr >= 1.41, < 1.42")
-        target.pseudo_rand_gen = pseudo_random
+        setattr(target, name, part)
 
 
-_strengthen_masks()
+_replace_parts()

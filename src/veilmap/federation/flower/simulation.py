@@ -19,6 +19,9 @@ from veilmap.federation.run import Run
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import Mechanism
 
+# Simulated nodes fail at once or not at all, and some machines are slow.
+_NO_HURRY = 3600.0
+
 
 def simulate(training: Training, data: Measurements, mechanism: Mechanism, seed: int | None) -> Run:
     """Play a training with one simulated node for each user of ``data``."""
@@ -30,7 +33,9 @@ def simulate(training: Training, data: Measurements, mechanism: Mechanism, seed:
     @server.main()
     def main(grid: FlowerGrid, context: Context) -> None:
         try:
-            exchange = exchange_for(training, grid, least_users=len(data.users), poll=0.02)
+            exchange = exchange_for(
+                training, grid, least_users=len(data.users), poll=0.02, deadline=_NO_HURRY
+            )
             outcome.append(training.play(exchange))
         except BaseException as error:  # handed to the caller's thread below
             outcome.append(error)
