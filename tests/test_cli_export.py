@@ -153,10 +153,9 @@ def test_uncertainty_trains_replicas_as_the_run_was_trained(capsys, made, tmp_pa
 def test_a_runs_settings_train_again(tmp_path, mechanism, trust):
     scene = vm.Scene.synthetic(5, size=60.0, buildings=3, base_stations=12)
     data = scene.measure(users=6, links_per_user=5, seed=0)
-    laws = vm.Propagation.of_degrees(3)
-    vm.train(data, scene.grid, mechanism=mechanism, server_sees=trust, rounds=2, seed=0,
-             step=vm.NoiseAwareStep(step=2.0, start_propagation=laws), calibrate=["stations"],
-             out=tmp_path / "one")  # fmt: skip
+    step = vm.NoiseAwareStep(step=2.0, start_propagation=vm.Propagation.of_degrees(3))
+    vm.train(data, scene.grid, mechanism=mechanism, server_sees=trust, rounds=2, seed=0, step=step,
+             calibrate=["stations"], residual=20.0, out=tmp_path / "one")  # fmt: skip
     config = RunFolder(tmp_path / "one").config()
     vm.train(data, scene.grid, seed=0, out=tmp_path / "two", **settings_of(config))
     assert RunFolder(tmp_path / "two").config() == config

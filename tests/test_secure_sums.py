@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from veilmap.federation.flower.client import Own
 from veilmap.federation.flower.secure import SecureExchange
 from veilmap.federation.flower.whole_numbers import MODULUS, Scale
 from veilmap.federation.messages import Broadcast, Update
+from veilmap.federation.public import Public
+from veilmap.federation.residual import ThenField
 from veilmap.federation.rounds import Training
 
 FORMAL = calibrated(vm.AggregateGaussian(epsilon=8, delta=1e-3, dropout=0.4), 3)
@@ -107,6 +110,18 @@ def test_other_sums_are_equal_to_the_step(mechanism, town):
         assert error <= 6 * step / 2 / theirs.links * (1 + 1e-9)
         assert error < 1e-3 * np.abs(getattr(theirs, name)).max()
     assert ours.links == theirs.links
+
+
+def test_a_residual_field_comes_through_masked_sums_too(town):
+    step = ThenField(60.0, rounds=1)
+    public = Public(np.unique(town[1].bs_xyz, axis=0))
+    plays = [
+        replace(training(town), step=step, public=public).play(exchange)
+        for exchange in (InProcess(town[1], FORMAL, 5), secure(grid_of(town[1])))
+    ]
+    one, other = (run.radio_map.field.values for run in plays)
+    np.testing.assert_array_equal(one, other)
+    assert np.abs(one).max() > 0
 
 
 def test_simulated_dropouts_and_shares_are_those_of_the_process(town):

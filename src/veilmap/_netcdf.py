@@ -3,12 +3,13 @@
 import json
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from veilmap import _files
 from veilmap.errors import VeilmapError
+from veilmap.field import Field
 from veilmap.geometry import Grid
 from veilmap.offsets import Offsets
 from veilmap.propagation import Law, Propagation
@@ -38,6 +39,7 @@ def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
                 metres | {"long_name": "height of virtual obstacles above ground"},
             ),
             **theta,
+            **_field_variables(radio_map),
         },
         coords={
             "y": ("y", grid.y, metres | {"standard_name": "projection_y_coordinate"}),
@@ -96,9 +98,33 @@ def load(path: Path) -> RadioMap:
         laws = {name: float(dataset[name]) for name in _LAWS}
         between = tuple(Law(*law) for law in json.loads(dataset.attrs.get("between", "[]")))
         theta = Propagation(**laws, between=between)
-        return RadioMap(grid, heights, theta, float(dataset.attrs["sharpness"]), _offsets(dataset))
+        field = _field(dataset, grid.crs) if "residual_field" in dataset else None
+        sharpness = float(dataset.attrs["sharpness"])
+        return RadioMap(grid, heights, theta, sharpness, _offsets(dataset), field)
     except (KeyError, TypeError, ValueError) as error:
         raise VeilmapError(f"{path} is not a whole radio map: {error}") from error
+
+
+def _field_variables(radio_map: RadioMap) -> dict[str, Any]:
+    """What obstacles leave over, if the map knows it."""
+    field = radio_map.field
+    if field is None:
+        return {}
+    place = [field.grid.cell_size, *field.grid.origin]
+    about = {"units": "dB", "long_name": "what obstacles leave over", "cell_size_and_origin": place}
+    metres = {"units": "m", "long_name": "x, y and z of base stations"}
+    return {
+        "residual_field": (("station", "field_y", "field_x"), np.array(field.values), about),
+        "field_station": (("station", "xyz"), field.stations, metres),
+    }
+
+
+def _field(dataset: "xarray.Dataset", crs: str | None) -> Field:
+    values = dataset["residual_field"]
+    size, x, y = values.attrs["cell_size_and_origin"]
+    rows, columns = values.shape[1:]
+    grid = Grid(float(size), (rows, columns), (float(x), float(y)), crs)
+    return Field(grid, dataset["field_station"].values.astype(np.float64), values.values)
 
 
 def _offsets(dataset: "xarray.Dataset") -> Offsets:

@@ -224,10 +224,17 @@ def _chosen(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
     kept = sorted(transcript.rounds)
     if not kept:
         raise VeilmapError("the run kept no round to audit: train with keep_uploads")
+    fields = {n for n in kept if transcript.rounds[n].broadcast.radio_map.field is not None}
     if rounds is None:
-        steps = np.linspace(0, len(kept) - 1, min(_MOST_ROUNDS, len(kept)))
-        rounds = [kept[i] for i in np.unique(np.round(steps).astype(int))]
+        usable = [number for number in kept if number not in fields] or kept
+        steps = np.linspace(0, len(usable) - 1, min(_MOST_ROUNDS, len(usable)))
+        rounds = [usable[i] for i in np.unique(np.round(steps).astype(int))]
     for number in rounds:
+        if number in fields:
+            raise VeilmapError(
+                f"round {number + 1} learns a residual field, which no attack here reads; audit"
+                " earlier rounds"
+            )
         if number not in transcript.rounds:
             known = ", ".join(str(n + 1) for n in kept[:12]) + (", …" if len(kept) > 12 else "")
             raise VeilmapError(f"round {number + 1} was not kept; there are {known}")

@@ -16,6 +16,7 @@ from veilmap import offsets as no_offsets
 from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
 from veilmap.errors import VeilmapError
+from veilmap.field import Field
 from veilmap.geometry import Grid, paired
 from veilmap.links import Links
 from veilmap.offsets import Offsets
@@ -111,6 +112,8 @@ class RadioMap:
         Scales ψ, per metre; 1 in the paper.
     offsets : Offsets
         What base stations and kinds of devices read beside the truth, in dB.
+    field : Field, optional
+        What obstacles leave over, for known base stations, in dB.
     """
 
     grid: Grid
@@ -118,6 +121,7 @@ class RadioMap:
     propagation: Propagation = _PAPERS
     sharpness: float = 1.0
     offsets: Offsets = no_offsets.NONE
+    field: Field | None = None
 
     def __post_init__(self) -> None:
         sharpness = _checks.number("sharpness", self.sharpness, above=0)
@@ -153,6 +157,19 @@ class RadioMap:
         """θ: all that is linear in the model: the laws' parameters, then the offsets."""
         return np.append(self.propagation.as_array(), self.offsets.values)
 
+    @property
+    def trained_grid(self) -> Grid:
+        """Where the parameters lie that gradients are of: the field's, once there is one."""
+        return self.grid if self.field is None else self.field.grid
+
+    @property
+    def trained_cells(self) -> int:
+        """How many numbers gradients have.
+
+        For a field two layers over its grid for each base station: slopes, and curvatures.
+        """
+        return self.grid.cells if self.field is None else 2 * self.field.values.size
+
     def moved_to(
         self, heights: ArrayLike, theta: NDArray[np.floating], sharpness: float | None = None
     ) -> "RadioMap":
@@ -162,7 +179,7 @@ class RadioMap:
             self.grid, np.asarray(heights),
             Propagation.from_array(theta[:laws], self.propagation.powers),
             self.sharpness if sharpness is None else sharpness,
-            self.offsets.moved_to(theta[laws:]),
+            self.offsets.moved_to(theta[laws:]), self.field,
         )  # fmt: skip
 
     def as_arrays(self) -> dict[str, Any]:
@@ -173,6 +190,7 @@ class RadioMap:
             "sharpness": self.sharpness,
             "powers": np.array(self.propagation.powers),
             "offsets": json.dumps([self.offsets.stations, self.offsets.devices]),
+            **({} if self.field is None else _field_arrays(self.field)),
         }
 
     @classmethod
@@ -181,7 +199,8 @@ class RadioMap:
         powers = np.asarray(arrays["powers"])
         start = Propagation.from_array(np.zeros(4 + 2 * len(powers)), powers)
         offsets = Offsets.unknown(*json.loads(str(arrays["offsets"])))
-        flat = cls(grid, np.zeros(grid.cells), start, offsets=offsets)
+        field = _field_of(arrays, grid.crs) if "field" in arrays else None
+        flat = cls(grid, np.zeros(grid.cells), start, offsets=offsets, field=field)
         return flat.moved_to(arrays["heights"], arrays["theta"], float(arrays["sharpness"]))
 
     def los_weight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
@@ -227,6 +246,13 @@ class RadioMap:
         clear or the blocked law, whatever lies between.
         """
         user, bs = paired(user_xyz, bs_xyz)
+        gains = self._gain_of_laws(user, bs, smooth)
+        return gains if self.field is None else gains + self.field.at(user, bs)
+
+    def _gain_of_laws(
+        self, user: NDArray[np.float64], bs: NDArray[np.float64], smooth: bool
+    ) -> NDArray[np.float64]:
+        """What obstacles and the laws say."""
         if smooth and self.propagation.between:
             depths = self.obstruction(user, bs)
             return self.propagation.mixed_gain(log_distance(user, bs), depths)
@@ -318,6 +344,8 @@ def local_gradient_blocks(
 
 def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
     """Loss and gradients of every user of ``links``, in one pass."""
+    if radio_map.field is not None:
+        return _field_gradients(radio_map, radio_map.field, links)
     grid, theta = radio_map.grid, radio_map.propagation.as_array()
     loss = np.empty(links.users)
     by_heights = np.empty((links.users, grid.cells))
@@ -333,6 +361,35 @@ def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
 
     _threads.run_parts(part, _threads.even_groups(links.offsets))
     return LocalGradients(loss, by_heights, by_theta, links.counts)
+
+
+def _field_gradients(radio_map: RadioMap, field: Field, links: Links) -> LocalGradients:
+    """∂F_i/∂c of a field c at c = 0, then ∂²F_i/∂c², taken to be diagonal; loss as it is now.
+
+    F_i is a square in c, so that these two say all there is to know.
+    """
+    user = np.repeat(np.arange(links.users), links.counts)
+    now = links.gain_db - radio_map.predict_links(links)
+    loss = np.bincount(user, now**2, links.users) / links.counts
+    left_over = now + field.at(links.user_xyz, links.bs_xyz)
+    each = 2.0 / links.counts[user]
+    numbers, shares = field.shares(links.user_xyz, links.bs_xyz)
+    by_field = np.zeros((links.users, 2, field.values.size))
+    np.add.at(by_field[:, 0], (user[:, None], numbers), (-each * left_over)[:, None] * shares)
+    np.add.at(by_field[:, 1], (user[:, None], numbers), each[:, None] * shares)
+    unmoved = np.zeros((links.users, len(radio_map.theta)))
+    return LocalGradients(loss, by_field.reshape(links.users, -1), unmoved, links.counts)
+
+
+def _field_arrays(field: Field) -> dict[str, Any]:
+    place = [field.grid.cell_size, *field.grid.shape, *field.grid.origin]
+    return {"field": field.values, "field_stations": field.stations, "field_place": np.array(place)}
+
+
+def _field_of(arrays: Mapping[str, Any], crs: str | None) -> Field:
+    size, rows, columns, x, y = np.asarray(arrays["field_place"]).tolist()
+    grid = Grid(size, (int(rows), int(columns)), (x, y), crs)
+    return Field(grid, np.asarray(arrays["field_stations"]), np.asarray(arrays["field"]))
 
 
 def _rich_gradients(

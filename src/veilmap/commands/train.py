@@ -63,6 +63,10 @@ def train(
         str | None,
         typer.Option(help="Height of the ground under a surface in metres, or a terrain .tif."),
     ] = None,
+    residual: Annotated[
+        float | None,
+        typer.Option(help="Learn what obstacles leave over, on points this many metres apart."),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
     seed: Annotated[
         int | None,
@@ -118,7 +122,7 @@ def train(
             links, grid, mechanism=chosen, rounds=rounds, seed=seed,
             participation=federation.Participation(share, dropout, late),
             step=_step(degrees, data is not None), calibrate=_calibrated(calibrate),
-            buildings=_public_heights(buildings, ground, grid),
+            buildings=_public_heights(buildings, ground, grid), residual=residual,
             server_sees=trust_from(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round, engine=cast("Engine", engine),

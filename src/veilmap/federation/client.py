@@ -51,7 +51,7 @@ class Clients:
 
     def answer(self, broadcast: Broadcast) -> tuple[list[Update], Insight]:
         """Gradients on the users' own data, protected, ready to be sent."""
-        grid = broadcast.radio_map.grid
+        grid = broadcast.radio_map.trained_grid
         gradients = gradients_of(broadcast.radio_map, self.links)
         draws = [noise.draw(self.seed, client, broadcast.round) for client in self.ids]
         raw = Contribution(

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import offsets as no_offsets
 from veilmap._describe import described
 from veilmap.errors import VeilmapError
 from veilmap.evaluation import mean_absolute_error
@@ -20,6 +19,7 @@ from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation, Turnout
 from veilmap.federation.privacy import Account
+from veilmap.federation.public import NOTHING, Public
 from veilmap.federation.run import Run
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import ServerState, StepRule
@@ -33,7 +33,6 @@ from veilmap.federation.transcript import (
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import AggregateGaussian, Mechanism
-from veilmap.offsets import Offsets
 
 Rounds = Collection[int] | Literal["all"]
 
@@ -48,10 +47,8 @@ class Training:
         All that decides the result, to compare a resumed run's with.
     stations : (B, 3) float
         Base stations, which are public.
-    offsets : Offsets
-        Of whom offsets are learned with θ.
-    known : (rows, columns) float, optional
-        Heights of buildings that are public.
+    public : Public
+        What the map starts from.
     """
 
     grid: Grid
@@ -71,8 +68,7 @@ class Training:
     resume: bool = False
     checkpoint_every: int = 10
     on_round: Callable[[HistoryRow], None] | None = None
-    offsets: Offsets = no_offsets.NONE
-    known: NDArray[np.float64] | None = field(default=None, repr=False)
+    public: Public = NOTHING
 
     def check(self) -> None:
         """Refuse what cannot start, before an engine is started for it."""
@@ -114,7 +110,7 @@ class Training:
         return self._finished(server, rows, kept, folder)
 
     def _start(self) -> ServerState:
-        return self.step.start(self.grid, self.offsets, self.known)
+        return self.step.start(self.grid, self.public)
 
     def _keeps(self, number: int) -> bool:
         return self.keep_uploads == "all" or number in self.keep_uploads

@@ -53,7 +53,7 @@ class RoundSum:
     _problem_unmasking: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        self.heights = np.zeros(self.broadcast.radio_map.grid.cells)
+        self.heights = np.zeros(self.broadcast.radio_map.trained_cells)
         self.propagation = np.zeros(len(self.broadcast.radio_map.theta))
 
     @property

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
-from veilmap import offsets as no_offsets
 from veilmap._theta import at_100_m
 from veilmap.errors import VeilmapError
 from veilmap.federation.priors import FlatPieces, OpenGround, Prior
+from veilmap.federation.public import NOTHING, Public
 from veilmap.geometry import Grid
-from veilmap.offsets import Offsets
 from veilmap.propagation import Propagation
 from veilmap.radiomap import RadioMap
 
@@ -45,19 +44,14 @@ class ServerState:
 class StepRule(Protocol):
     """From the mean gradients of a round to the next state."""
 
-    def start(
-        self,
-        grid: Grid,
-        offsets: Offsets = no_offsets.NONE,
-        known: NDArray[np.float64] | None = None,
-    ) -> ServerState:
+    def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
         """The state before the first round."""
         ...
 
     def __call__(
         self,
         state: ServerState,
-        by_heights: NDArray[np.float64],
+        by_cells: NDArray[np.float64],
         by_theta: NDArray[np.float64],
         rounds: int,
     ) -> ServerState:
@@ -105,28 +99,25 @@ class PlainDescent:
             _checks.number(name, getattr(self, name), above=0)
         _check_start(self.start_height, self.floor, self.ceiling)
 
-    def start(
-        self,
-        grid: Grid,
-        offsets: Offsets = no_offsets.NONE,
-        known: NDArray[np.float64] | None = None,
-    ) -> ServerState:
-        """A flat map, or the ``known`` heights."""
-        heights = np.full(grid.shape, float(self.start_height)) if known is None else known
+    def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
+        """A flat map, or the heights that are known."""
+        heights = public.heights
+        if heights is None:
+            heights = np.full(grid.shape, float(self.start_height))
         heights = np.clip(heights, self.floor, self.ceiling)
-        start = RadioMap(grid, heights, self.start_propagation, self.sharpness, offsets)
+        start = RadioMap(grid, heights, self.start_propagation, self.sharpness, public.offsets)
         return ServerState(start)
 
     def __call__(
         self,
         state: ServerState,
-        by_heights: NDArray[np.float64],
+        by_cells: NDArray[np.float64],
         by_theta: NDArray[np.float64],
         rounds: int,
     ) -> ServerState:
         """One plain step down."""
         old = state.radio_map
-        heights = old.heights - self.heights_rate * by_heights.reshape(old.grid.shape)
+        heights = old.heights - self.heights_rate * by_cells.reshape(old.grid.shape)
         theta = old.theta - self.propagation_rate * by_theta
         heights = np.clip(heights, self.floor, self.ceiling)
         return ServerState(old.moved_to(heights, theta, self.sharpness), state.round + 1)
@@ -207,19 +198,16 @@ class NoiseAwareStep:
                 raise VeilmapError(f"{name} must be at least 0 and below 1")
         _check_start(self.start_height, self.floor, self.ceiling)
 
-    def start(
-        self,
-        grid: Grid,
-        offsets: Offsets = no_offsets.NONE,
-        known: NDArray[np.float64] | None = None,
-    ) -> ServerState:
+    def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
         """The state before the first round."""
         heights = np.full(grid.shape, float(self.start_height))
+        known = public.heights
         if known is not None:
             # A little above ground is ground: near the floor the map says "certainly clear".
             known = np.clip(np.where(known < _GROUND, self.floor, known), self.floor, self.ceiling)
             heights = known
-        flat = RadioMap(grid, heights, self.start_propagation, self.start_sharpness, offsets)
+        laws = self.start_propagation
+        flat = RadioMap(grid, heights, laws, self.start_sharpness, public.offsets)
         memory = ({} if known is None else {"known": known}) | {
             "velocity": np.zeros(grid.shape),
             "energy": np.zeros(grid.shape),
@@ -231,7 +219,7 @@ class NoiseAwareStep:
     def __call__(
         self,
         state: ServerState,
-        by_heights: NDArray[np.float64],
+        by_cells: NDArray[np.float64],
         by_theta: NDArray[np.float64],
         rounds: int,
     ) -> ServerState:
@@ -239,9 +227,9 @@ class NoiseAwareStep:
         grid = state.radio_map.grid
         done = state.round / rounds
         width = self.smoothing + done * (self.last_smoothing - self.smoothing)
-        smooth = _smoothed(by_heights.reshape(grid.shape), width)
-        velocity = _blend(state.memory["velocity"], smooth, self.velocity_memory)
-        energy = _blend(state.memory["energy"], velocity**2, self.energy_memory)
+        smooth = smoothed(by_cells.reshape(grid.shape), width)
+        velocity = blended(state.memory["velocity"], smooth, self.velocity_memory)
+        energy = blended(state.memory["energy"], velocity**2, self.energy_memory)
 
         metres = self.step * (0.5 * (1 + np.cos(np.pi * done)) + self.last_step)
         heights = state.radio_map.heights - metres * self._direction(state, velocity, energy)
@@ -276,7 +264,7 @@ class NoiseAwareStep:
     ) -> NDArray[np.float64]:
         """Where to go, with root mean square 1 over the map."""
         unbiased = energy / (1 - self.energy_memory ** (state.round + 1))
-        spread = _smoothed(unbiased, self.energy_smoothing)
+        spread = smoothed(unbiased, self.energy_smoothing)
         direction = velocity / np.sqrt(spread + self.damping * spread.mean() + 1e-300)
         size = np.sqrt(np.mean(direction**2))
         return direction / size if size > 0 else direction
@@ -288,8 +276,8 @@ class NoiseAwareStep:
         old = state.radio_map
         axes = at_100_m(old.propagation.laws, len(old.offsets))
         gradient = axes @ by_theta
-        velocity = _blend(state.memory["theta_velocity"], gradient, 0.9)
-        energy = _blend(state.memory["theta_energy"], gradient**2, 0.999)
+        velocity = blended(state.memory["theta_velocity"], gradient, 0.9)
+        energy = blended(state.memory["theta_energy"], gradient**2, 0.999)
         taken = state.round + 1
         step = (velocity / (1 - 0.9**taken)) / (np.sqrt(energy / (1 - 0.999**taken)) + 1e-8)
         theta = old.theta - rate * (axes.T @ step)
@@ -304,12 +292,13 @@ def _check_start(start: float, floor: float, ceiling: float) -> None:
         )
 
 
-def _smoothed(image: NDArray[np.float64], cells: float) -> NDArray[np.float64]:
-    """A Gaussian filter with a standard deviation of ``cells``."""
+def smoothed(image: NDArray[np.float64], cells: float | tuple[float, ...]) -> NDArray[np.float64]:
+    """A Gaussian filter with a standard deviation of ``cells``, along all axes or each."""
     from scipy.ndimage import gaussian_filter  # slow to import, needed only while training
 
     return gaussian_filter(image, cells)
 
 
-def _blend(old: NDArray[np.float64], new: NDArray[np.float64], keep: float) -> NDArray[np.float64]:
+def blended(old: NDArray[np.float64], new: NDArray[np.float64], keep: float) -> NDArray[np.float64]:
+    """A running mean that keeps a share of what it was."""
     return keep * old + (1 - keep) * new

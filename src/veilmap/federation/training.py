@@ -19,6 +19,8 @@ from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation
 from veilmap.federation.privacy import settled
+from veilmap.federation.public import Public
+from veilmap.federation.residual import ThenField
 from veilmap.federation.rounds import Rounds, Training
 from veilmap.federation.run import Run
 from veilmap.federation.steps import NoiseAwareStep, StepRule
@@ -44,6 +46,7 @@ def train(
     participation: Participation | None = None,
     calibrate: Collection[Calibrated] = (),
     buildings: ArrayLike | None = None,
+    residual: float | None = None,
     server_sees: ServerSees | None = None,
     keep_uploads: Rounds = (),
     keep_users: Collection[ClientId] | None = None,
@@ -79,6 +82,10 @@ def train(
     buildings : (rows, columns) array, optional
         Heights in metres that are public, 0 for open ground: where the map starts and what it
         is drawn to. It costs no privacy.
+    residual : float, optional
+        Learn in the last rounds what obstacles leave over: a field for each base station with
+        points this many metres apart. Its gradients show where users are, so that the server
+        may see only sums.
     server_sees : "uploads" or "sums", optional
         The trust model: a server that sees every upload (the paper's), or one that sees only
         sums (secure aggregation). By default what the mechanism is made for.
@@ -104,12 +111,19 @@ def train(
     test_every = _checks.whole("test_every", test_every, least=1)
     checkpoint_every = _checks.whole("checkpoint_every", checkpoint_every, least=1)
     step, participation = step or NoiseAwareStep(), participation or Participation()
+    if residual is not None:
+        step = ThenField(residual, step)
     mechanism, sees = settled(
         mechanism or NoNoise(), server_sees, participation, len(data.users), rounds
     )
+    if isinstance(step, ThenField) and sees != "sums":
+        raise VeilmapError(
+            "a single gradient of a residual field shows where its user is: train with"
+            " server_sees='sums'"
+        )
     if sees == "sums" and keep_users is not None:
         raise VeilmapError("keep_users: this server sees no single user's upload, only sums")
-    offsets = _unknown_offsets(data, calibrate)
+    stations, offsets = np.unique(data.bs_xyz, axis=0), _unknown_offsets(data, calibrate)
     config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
     if len(offsets):
         config["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
@@ -118,8 +132,8 @@ def train(
         config["buildings"] = hashlib.sha256(known.tobytes()).hexdigest()
     training = Training(
         grid, mechanism, sees, rounds, seed, step, participation, config,
-        np.unique(data.bs_xyz, axis=0), keep_uploads, keep_users, test, test_every, out, resume,
-        checkpoint_every, on_round, offsets, known,
+        stations, keep_uploads, keep_users, test, test_every, out, resume,
+        checkpoint_every, on_round, Public(stations, offsets, known),
     )  # fmt: skip
     return _engine(engine)(training, data, mechanism, seed)
 
@@ -198,21 +212,27 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _step_of(public: Mapping[str, Any]) -> StepRule:
     """The step rule that a run's configuration describes."""
-    numbers: dict[str, Any] = {
-        name: value for name, value in public.items() if isinstance(value, float | None)
-    }
     try:
-        laws = public["start_propagation"]
-        named = {name: value for name, value in laws.items() if isinstance(value, float)}
-        between = [Law(law["intercept"], law["slope"], law["power"]) for law in laws["between"]]
-        start = Propagation(**named, between=tuple(between))
-        step = NoiseAwareStep(**numbers, start_propagation=start)
+        step = _built(public)
     except (KeyError, TypeError):
         step = None
     if json.loads(json.dumps(described(step))) != public:
         raise VeilmapError("the run has a step rule of its own, which its folder does not hold")
     assert step is not None
     return step
+
+
+def _built(public: Mapping[str, Any]) -> StepRule:
+    plain: dict[str, Any] = {
+        name: value for name, value in public.items() if isinstance(value, float | int | None)
+    }
+    if public["type"] == ThenField.__name__:
+        return ThenField(**plain, first=_built(public["first"]))
+    laws = public["start_propagation"]
+    named = {name: value for name, value in laws.items() if isinstance(value, float)}
+    between = [Law(law["intercept"], law["slope"], law["power"]) for law in laws["between"]]
+    start = Propagation(**named, between=tuple(between))
+    return NoiseAwareStep(**plain, start_propagation=start)
 
 
 def fingerprint(data: Measurements) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class UploadNoise(Mechanism):
         norms = norms_of(gradients)
         if (norms > self.clip * (1 + 1e-9)).any():
             raise VeilmapError(f"clip the gradient to {self.clip:g} before asking for its noise")
-        result = self._variances(gradients, self._energies(norms), grid, places)
+        result = self._by_layers(gradients, self._energies(norms), grid, places)
         return result.reshape(np.shape(gradient))
 
     def protect(
@@ -181,14 +181,29 @@ class UploadNoise(Mechanism):
         draws: Sequence[Draw],
     ) -> NDArray[np.float64]:
         """Add noise to the clipped gradients in place; its energy Σσ², (N,)."""
-        variances = self._variances(uploads, energies, grid, places)
+        variances = self._by_layers(uploads, energies, grid, places)
 
         def part(start: int, stop: int) -> None:
             for i in range(start, stop):
-                sampling.add_scaled(uploads[i], variances[i], draws[i].normals(grid.cells))
+                sampling.add_scaled(uploads[i], variances[i], draws[i].normals(uploads.shape[1]))
 
         run_parts(part, even_parts(len(uploads)))
         return variances.sum(axis=1)
+
+    def _by_layers(
+        self,
+        gradients: NDArray[np.float64],
+        energies: NDArray[np.float64],
+        grid: Grid,
+        places: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """σ² of gradients that may have several layers over the grid, alike in all of them."""
+        layers = gradients.shape[1] // grid.cells
+        if layers == 1:
+            return self._variances(gradients, energies, grid, places)
+        stacked = gradients.reshape(len(gradients), layers, grid.cells)
+        folded = np.sqrt(np.einsum("ilm,ilm->im", stacked, stacked))
+        return np.tile(self._variances(folded, energies, grid, places) / layers, (1, layers))
 
     def _energies(self, norms: NDArray[np.float64]) -> NDArray[np.float64]:
         """‖ḡ‖² that the budget refers to; never 0, so that a vanishing gradient does not show."""
@@ -223,7 +238,7 @@ def _checked(
     gradients: ArrayLike, grid: Grid, user_xy: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     rows = np.atleast_2d(_checks.floats("gradient", gradients))
-    if rows.ndim != 2 or rows.shape[1] != grid.cells:
+    if rows.ndim != 2 or rows.shape[1] == 0 or rows.shape[1] % grid.cells:
         raise VeilmapError(
             f"a gradient needs {grid.cells} entries, not shape {np.shape(gradients)}"
         )

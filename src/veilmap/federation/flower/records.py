@@ -39,12 +39,9 @@ def question(
 ) -> RecordDict:
     """A broadcast on its way to a node."""
     received, grid = broadcast.radio_map, broadcast.radio_map.grid
-    parts = received.as_arrays()
     facts: dict[str, Any] = {
         "round": broadcast.round,
         "cohort": broadcast.cohort,
-        "sharpness": received.sharpness,
-        "offsets": parts["offsets"],
         "cell-size": grid.cell_size,
         "shape": list(grid.shape),
         "origin": list(grid.origin),
@@ -53,7 +50,9 @@ def question(
     }
     if mechanism is not None:
         facts["mechanism"] = json.dumps(described(mechanism))
-    arrays = {name: parts[name] for name in ("heights", "theta", "powers")}
+    parts = received.as_arrays()
+    arrays = {name: part for name, part in parts.items() if isinstance(part, np.ndarray)}
+    facts |= {name: part for name, part in parts.items() if name not in arrays}
     return _packed(arrays, facts)
 
 

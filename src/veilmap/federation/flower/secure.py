@@ -157,8 +157,8 @@ class MaskedSum:
         except ValueError:  # shares that do not fit each other
             return None
         (mean,) = parameters_to_ndarrays(self._results[0][1].parameters)
-        asked = next(iter(self._questions.values())).array_records[records.ARRAYS]
-        return self._scale.unpack(mean * nodes, nodes, asked["heights"].numpy().size)
+        asked = records.read_question(next(iter(self._questions.values())))
+        return self._scale.unpack(mean * nodes, nodes, asked.broadcast.radio_map.trained_cells)
 
     def _play(self, stage: Callable[..., bool]) -> bool:
         return stage(self._post, self._context(), self._state)
@@ -250,8 +250,8 @@ def _is_readable(content: RecordDict, asked: RecordDict) -> bool:
         return reply[Key.NODE_ID_LIST] == wanted and len(reply[Key.SHARE_LIST]) == len(wanted)
     recorddict_to_fitres(content, True)
     factor, masked = (bytes_to_ndarray(part) for part in reply[Key.MASKED_PARAMETERS])
-    sent = asked.array_records[records.ARRAYS]
-    count = 2 + sum(sent[name].numpy().size for name in ("heights", "theta"))
+    radio_map = records.read_question(asked).broadcast.radio_map
+    count = 2 + radio_map.trained_cells + len(radio_map.theta)
     return _are_masked(factor, 1) and _are_masked(masked, count)
 
 

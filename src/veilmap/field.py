@@ -1,0 +1,85 @@
+"""What obstacles leave over: a smooth field in dB for every base station."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap import _checks
+from veilmap.errors import VeilmapError
+from veilmap.geometry import Grid, paired
+
+_SAME_PLACE = 1e-3  # metres within which two base stations are one
+_CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # (north, east) of a point among four centres
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A residual for every base station, known at the centres of a coarse grid, linear between.
+
+    Parameters
+    ----------
+    grid : Grid
+        Its cells are as wide as the field is smooth.
+    stations : (B, 3) array
+        Whose fields these are; all others have none.
+    values : (B, rows, columns) array, optional
+        In dB; by default 0 everywhere.
+    """
+
+    grid: Grid
+    stations: NDArray[np.float64]
+    values: NDArray[np.float64] = field(default=None, repr=False)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        stations = _checks.points("stations", self.stations).reshape(-1, 3)
+        shape = (len(stations), *self.grid.shape)
+        given = np.zeros(shape) if self.values is None else self.values
+        values = np.array(_checks.floats("values", given)).reshape(-1)
+        if values.size != np.prod(shape) or not np.isfinite(values).all():
+            raise VeilmapError(f"a field over {shape} needs as many finite numbers")
+        values = values.reshape(shape)
+        values.flags.writeable = False
+        object.__setattr__(self, "stations", stations)
+        object.__setattr__(self, "values", values)
+
+    def moved_to(self, values: ArrayLike) -> "Field":
+        """The same stations and places with other values."""
+        return replace(self, values=np.asarray(values))
+
+    def at(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+        """The field on each link, (J,), in dB: by its base station, at the user's place."""
+        numbers, shares = self.shares(user_xyz, bs_xyz)
+        return (self.values.ravel()[numbers] * shares).sum(axis=1)
+
+    def shares(
+        self, user_xyz: ArrayLike, bs_xyz: ArrayLike
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Which entries of the values make up each link's, and by how much, both (J, 4)."""
+        user, bs = paired(user_xyz, bs_xyz)
+        rows, columns = self.grid.shape
+        station = self._station_of(bs)
+        # In cells from the first centre; beyond the outermost centres the field stays constant.
+        place = (user[:, :2] - self.grid.origin) / self.grid.cell_size - 0.5
+        place = np.clip(place, 0.0, [columns - 1.0, rows - 1.0])
+        low = np.minimum(np.floor(place).astype(np.int64), [max(columns - 2, 0), max(rows - 2, 0)])
+        part = place - low
+        numbers = np.empty((len(user), 4), dtype=np.int64)
+        shares = np.empty((len(user), 4))
+        for corner, (north, east) in enumerate(_CORNERS):
+            row = np.minimum(low[:, 1] + north, rows - 1)
+            column = np.minimum(low[:, 0] + east, columns - 1)
+            numbers[:, corner] = (np.maximum(station, 0) * rows + row) * columns + column
+            along_y = part[:, 1] if north else 1 - part[:, 1]
+            along_x = part[:, 0] if east else 1 - part[:, 0]
+            shares[:, corner] = along_y * along_x
+        shares[station < 0] = 0.0
+        return numbers, shares
+
+    def _station_of(self, bs: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The number of each link's base station, or −1."""
+        together = np.vstack([self.stations, bs])
+        rounded = np.rint(together / _SAME_PLACE).astype(np.int64)
+        _, first, number = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
+        known = first[number.reshape(-1)[len(self.stations) :]]
+        return np.where(known < len(self.stations), known, -1)
