@@ -1,7 +1,7 @@
 """Shamir's secret sharing, fast enough for cohorts of hundreds.
 
 Flower 1.41 splits secrets by a library that multiplies in GF(2^128) bit by bit: with a hundred
-nodes that takes each of them ten seconds a round. Here numbers are taken modulo the prime
+nodes that takes each of them seconds a round. Here numbers are taken modulo the prime
 2^521 − 1, which Python multiplies by itself.
 """
 
