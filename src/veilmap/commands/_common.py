@@ -18,6 +18,20 @@ console = Console()
 
 Seed = Annotated[int, typer.Option(min=0, help="Fixes all randomness.")]
 
+# How gradients are protected, wherever a training is described.
+Budget = Annotated[
+    float | None, typer.Option(help="μ: noise energy / gradient energy (uniform, aligned).")
+]
+Epsilon = Annotated[float | None, typer.Option(help="ε of the promise to every user (aggregate).")]
+Delta = Annotated[float | None, typer.Option(help="δ of the promise, below 1/users (aggregate).")]
+AllowMissing = Annotated[
+    float | None, typer.Option(help="Share of noise that may be missing from a sum (aggregate).")
+]
+Sees = Annotated[
+    str | None,
+    typer.Option(help="uploads, or only sums; by default what the mechanism is made for."),
+]
+
 
 def progress_bar() -> "Progress":
     from rich.progress import Progress, TextColumn, TimeRemainingColumn

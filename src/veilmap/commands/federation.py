@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from veilmap.commands._common import console, writable_folder
+from veilmap.commands._common import (
+    AllowMissing,
+    Budget,
+    Delta,
+    Epsilon,
+    Sees,
+    console,
+    writable_folder,
+)
 from veilmap.commands.train import mechanism_from, trust_from
 from veilmap.errors import VeilmapError
 from veilmap.federation import Participation, flower
@@ -35,23 +43,11 @@ def init(
     mechanism: Annotated[
         str, typer.Option(help=f"What nodes do to gradients: {', '.join(MECHANISMS)}.")
     ] = "aligned",
-    budget: Annotated[
-        float | None, typer.Option(help="μ: noise energy / gradient energy (uniform, aligned).")
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="ε of the promise to every user (aggregate).")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="δ of the promise, below 1/users (aggregate).")
-    ] = None,
-    allow_missing: Annotated[
-        float | None,
-        typer.Option(help="Share of nodes that may drop out of a sum (aggregate)."),
-    ] = None,
-    server_sees: Annotated[
-        str | None,
-        typer.Option(help="uploads, or only sums (SecAgg+); by default what the mechanism needs."),
-    ] = None,
+    budget: Budget = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    allow_missing: AllowMissing = None,
+    server_sees: Sees = None,
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
     cell_size: Annotated[float, typer.Option(help="Side of the map's cells, in metres.")] = 3.0,
     days: Annotated[int, typer.Option(min=1, help="How long the certificate is valid.")] = 365,

@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from veilmap import buildings as known_buildings
 from veilmap import mechanisms
-from veilmap.commands._common import console, counted, progress_bar, writable_folder
+from veilmap.commands._common import (
+    AllowMissing,
+    Budget,
+    Delta,
+    Epsilon,
+    Sees,
+    console,
+    counted,
+    progress_bar,
+    writable_folder,
+)
 from veilmap.errors import VeilmapError
 from veilmap.federation import HistoryRow, NoiseAwareStep
 from veilmap.federation.messages import ClientId
@@ -32,23 +42,14 @@ def train(
     mechanism: Annotated[
         str, typer.Option(help=f"What clients do to gradients: {', '.join(MECHANISMS)}.")
     ] = "aligned",
-    budget: Annotated[
-        float | None, typer.Option(help="μ: noise energy / gradient energy (uniform, aligned).")
-    ] = None,
+    budget: Budget = None,
     tradeoff: Annotated[
         float | None, typer.Option(help="ρ: larger spreads the noise evenly (aligned).")
     ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="ε of the promise to every user (aggregate).")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="δ of the promise, below 1/users (aggregate).")
-    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
     clip: Annotated[float | None, typer.Option(help="C: bound of a gradient's norm.")] = None,
-    server_sees: Annotated[
-        str | None,
-        typer.Option(help="uploads, or only sums; by default what the mechanism is made for."),
-    ] = None,
+    server_sees: Sees = None,
     degrees: Annotated[
         int, typer.Option(min=2, max=4, help="Degrees of obstruction, each with a law of its own.")
     ] = 2,
@@ -81,10 +82,7 @@ def train(
     share: Annotated[float, typer.Option(help="Share of users asked each round.")] = 1.0,
     dropout: Annotated[float, typer.Option(help="Share of them who never answer.")] = 0.0,
     late: Annotated[float, typer.Option(help="Share of them who answer too late.")] = 0.0,
-    allow_missing: Annotated[
-        float | None,
-        typer.Option(help="Share of noise that may be missing from a sum (aggregate)."),
-    ] = None,
+    allow_missing: AllowMissing = None,
     keep_uploads: Annotated[
         str, typer.Option(help="Rounds whose uploads to keep: 1,50,200 or all.")
     ] = "",
