@@ -1,6 +1,6 @@
 """What a federated runtime costs: seconds a round and a client, simulated and deployed.
 
-    python benchmarks/federation.py              # about eight minutes on two cores
+    python benchmarks/federation.py              # about a quarter of an hour on two cores
     python benchmarks/federation.py --json F     # and as a file
 
 Every run is a command that a user would type; times are those of the runs' own histories.
