@@ -73,6 +73,8 @@ def down(federation: Federation) -> list[Process]:
         if process.pid is not None:
             _stop(process.pid)
         (federation.folder / "state" / f"{process.name}.pid").unlink(missing_ok=True)
+    for started in _started:
+        started.poll()  # take note of those that are gone
     return status(federation)
 
 

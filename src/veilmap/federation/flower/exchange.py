@@ -15,6 +15,8 @@ from veilmap.federation.messages import ClientId, Update
 from veilmap.federation.participation import Turnout
 from veilmap.federation.server import RoundSum
 
+_AFTER_DEADLINE = 5.0
+
 
 @dataclass
 class FlowerExchange:
@@ -130,8 +132,9 @@ class FlowerExchange:
         # Flower names error replies after itself: they are told apart by what they answer.
         nodes = {}
         for node, content in contents.items():
-            # A node that comes back later must not answer a round that is over.
-            message = Message(content, node, kind, ttl=seconds)
+            # A node that comes back later must not answer a round that is over. The seconds more
+            # are so that our deadline comes first, with its own words.
+            message = Message(content, node, kind, ttl=seconds + _AFTER_DEADLINE)
             for sent in self.grid.push_messages([message]):
                 nodes[sent] = node
         replies: dict[int, Message] = {}
