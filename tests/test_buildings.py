@@ -184,6 +184,13 @@ def test_cells_that_a_surface_does_not_cover_are_not_guessed(tmp_path):
     holes[3, 3] = -9999
     with pytest.raises(vm.VeilmapError, match="covers 100% of the map's cells"):
         heights(tiff(tmp_path / "holes.tif", holes, nodata=-9999), GRID)
+    # Surfaces often come as whole numbers, which have no NaN of their own.
+    with rasterio.open(tmp_path / "holes.tif") as file:
+        profile = file.profile | {"dtype": "int16"}
+    with rasterio.open(tmp_path / "whole.tif", "w", **profile) as file:
+        file.write(holes.astype(np.int16), 1)
+    filled = heights(tmp_path / "whole.tif", GRID, outside=0.0)
+    assert (filled == 0).sum() == 1
     away = tiff(tmp_path / "away.tif", holes, west=CORNER[0] + 1e5)
     with pytest.raises(vm.VeilmapError, match="does not lie on the map"):
         heights(away, GRID, outside=0.0)

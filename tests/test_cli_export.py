@@ -169,6 +169,14 @@ def test_a_step_rule_of_its_own_cannot_be_read_back(tmp_path):
         settings_of(RunFolder(tmp_path / "run").config())
 
 
+def test_a_run_that_started_from_buildings_cannot_be_read_back(tmp_path):
+    scene = vm.Scene.synthetic(5, size=60.0, buildings=3, base_stations=12)
+    data = scene.measure(users=2, links_per_user=5, seed=0)
+    vm.train(data, scene.grid, buildings=scene.heights, rounds=1, out=tmp_path / "run")
+    with pytest.raises(vm.VeilmapError, match="started from buildings"):
+        settings_of(RunFolder(tmp_path / "run").config())
+
+
 def test_a_run_with_one_station_needs_no_name_for_it(capsys, made, tmp_path):
     links = vm.Measurements.load(made / "links.csv")
     one = links.select(links.bs == links.bs[0])

@@ -81,6 +81,12 @@ class Grid:
         (x, y), (rows, columns) = self.origin, self.shape
         return x, x + columns * self.cell_size, y, y + rows * self.cell_size
 
+    @property
+    def north_up(self) -> tuple[float, float, float, float, float, float]:
+        """From (column, row) of an image with north on top to (x, y): an affine map's numbers."""
+        west, _, _, north = self.extent
+        return self.cell_size, 0.0, west, 0.0, -self.cell_size, north
+
     @cached_property
     def x(self) -> NDArray[np.float64]:
         """East coordinate of each column's centre, (columns,), in metres."""

@@ -79,8 +79,6 @@ def _on_grid(path: Path, grid: Grid, how: str) -> NDArray[np.float64]:
     import rasterio
     from rasterio.warp import Resampling, reproject
 
-    west, _, _, north = grid.extent
-    transform = rasterio.Affine(grid.cell_size, 0.0, west, 0.0, -grid.cell_size, north)
     result = np.full(grid.shape, np.nan)
     try:
         with rasterio.open(path) as file:
@@ -91,13 +89,11 @@ def _on_grid(path: Path, grid: Grid, how: str) -> NDArray[np.float64]:
                 )
             # Without a system both are planes in metres: any one will do to compare them.
             systems = (file.crs, grid.crs) if grid.crs else ("EPSG:32633", "EPSG:32633")
+            values = file.read(1, masked=True).astype(np.float64).filled(np.nan)
             reproject(
-                file.read(1, masked=True).filled(np.nan).astype(np.float64)
-                if file.nodata is not None
-                else file.read(1).astype(np.float64),
-                result, src_transform=file.transform, src_crs=systems[0], src_nodata=np.nan,
-                dst_transform=transform, dst_crs=systems[1], dst_nodata=np.nan,
-                resampling=Resampling[how],
+                values, result, src_transform=file.transform, src_crs=systems[0], src_nodata=np.nan,
+                dst_transform=rasterio.Affine(*grid.north_up), dst_crs=systems[1],
+                dst_nodata=np.nan, resampling=Resampling[how],
             )  # fmt: skip
     except rasterio.errors.RasterioError as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

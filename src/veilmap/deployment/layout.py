@@ -159,18 +159,21 @@ def init(
         templates.flower_config(LINK, made.address, tls.resolve() / "ca.crt"),
         folder / "flwr" / "config.toml",
     )
-    for process in ("superlink", "superexec", *made.names):
-        command = shlex.join(made.command(process))
-        script = folder / "start" / f"{process}.sh"
-        _files.write_text(templates.script(made.environment, command), script)
-        script.chmod(0o755)
-        _files.write_text(
-            templates.unit(process, script.resolve()),
-            folder / "systemd" / f"veilmap-{process}.service",
-        )
+    _write_start_files(made)
     about = asdict(made) | {"folder": None, "veilmap": __version__}
     _files.write_json(about, folder / _FILE)  # last: a folder without it is not finished
     return made
+
+
+def _write_start_files(made: Federation) -> None:
+    """A start script and a systemd unit for every process."""
+    for process in ("superlink", "superexec", *made.names):
+        command = shlex.join(made.command(process))
+        script = made.folder / "start" / f"{process}.sh"
+        _files.write_text(templates.script(made.environment, command), script)
+        script.chmod(0o755)
+        unit = made.folder / "systemd" / f"veilmap-{process}.service"
+        _files.write_text(templates.unit(process, script), unit)
 
 
 def renew(federation: Federation, days: int) -> None:

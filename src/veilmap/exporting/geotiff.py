@@ -58,8 +58,7 @@ def _transform(grid: Grid) -> "rasterio.Affine":
     """From (column, row), counted from the north-western corner, to (x, y)."""
     from rasterio import Affine
 
-    west, _, _, north = grid.extent
-    return Affine(grid.cell_size, 0.0, west, 0.0, -grid.cell_size, north)
+    return Affine(*grid.north_up)
 
 
 def _system(crs: str | None) -> "rasterio.crs.CRS | None":

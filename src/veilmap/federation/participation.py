@@ -1,5 +1,6 @@
 """Who takes part in a round, and who fails to."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from veilmap import _checks
 from veilmap.errors import VeilmapError
+from veilmap.federation.messages import ClientId
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class Turnout:
     answers: NDArray[np.bool_]
     dropped: int
     late: int
+
+    def answering(self, users: Sequence[ClientId]) -> list[ClientId]:
+        """Those of ``users``, of whom this turnout is, who answer."""
+        return [user for user, taken in zip(users, self.answers, strict=True) if taken]
 
     @property
     def asked(self) -> int:

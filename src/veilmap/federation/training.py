@@ -198,6 +198,8 @@ def _config(
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """How a run was trained, as `train` takes it; all but its data, grid and seed."""
+    if "buildings" in config:
+        raise VeilmapError("the run started from buildings, which its folder does not hold")
     public = {name: value for name, value in config["participation"].items() if name != "type"}
     learned = config.get("offsets", {})
     return {

@@ -80,7 +80,7 @@ class FlowerExchange:
         recorder: Recorder | None,
     ) -> Gathered:
         """Ask the nodes of those who turn out, and add up what came in time."""
-        asked = [user for user, taken in zip(users, turnout.answers, strict=True) if taken]
+        asked = turnout.answering(users)
         by_node: dict[int, list[ClientId]] = {}
         for user in asked:
             by_node.setdefault(self._homes[user], []).append(user)

@@ -55,7 +55,7 @@ class SecureExchange(FlowerExchange):
         recorder: Recorder | None,
     ) -> Gathered:
         """Have those who turn out mask their answers; the sum stays sealed until it is paid for."""
-        asked = [user for user, taken in zip(users, turnout.answers, strict=True) if taken]
+        asked = turnout.answering(users)
         homes = {self._homes[user]: user for user in asked}
         # More than half, so that no two groups of nodes can open different sums.
         total.least_answers = max(total.least_answers, len(homes) // 2 + 1)
