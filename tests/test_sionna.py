@@ -147,11 +147,17 @@ def test_the_whole_scene_is_the_default(box_file):
 
 
 def test_lines_of_sight_meet_the_meshes(scene):
-    over = [[-45.0, 0.0, 30.0], [45.0, 0.0, 30.0]]
-    beside = [[-45.0, 16.0, 1.5], [45.0, 16.0, 1.5]]
-    user = [WEST, over[0], beside[0], [-45.0, 14.0, 1.5]]
-    bs = [EAST, over[1], beside[1], [45.0, 14.0, 1.5]]
-    assert scene.line_of_sight(user, bs).tolist() == [False, True, True, False]
+    links = [
+        (WEST, EAST, False),
+        ([-59.0, 0.0, 1.5], [25.0, 0.0, 1.5], False),  # the house is nearer to the end
+        ([-59.0, 0.0, 1.5], [-21.0, 0.0, 1.5], True),  # and here behind it
+        ([-45.0, 0.0, 30.0], [45.0, 0.0, 30.0], True),
+        ([-45.0, 0.0, 19.9], [45.0, 0.0, 19.9], False),
+        ([-45.0, 16.0, 1.5], [45.0, 16.0, 1.5], True),
+        ([-45.0, 14.0, 1.5], [45.0, 14.0, 1.5], False),
+    ]
+    user, bs, clear = (list(column) for column in zip(*links, strict=True))
+    assert scene.line_of_sight(user, bs).tolist() == clear
 
 
 def test_it_can_be_measured_by_laws_too(scene):
@@ -197,6 +203,11 @@ def test_a_rectangle_that_sionna_does_not_take_is_named(box_file, tmp_path):
         vm.Scene.from_sionna(tmp_path / "a.xml", [WEST])
 
 
+def test_meshes_and_buildings_do_not_mix(scene):
+    with pytest.raises(vm.VeilmapError, match="buildings or meshes, not both"):
+        replace(scene, buildings=vm.Scene.synthetic(0).buildings)
+
+
 def test_terrain_is_refused(box_file, tmp_path):
     slope = BOX.replace('<scale value="200"/>', '<scale value="200"/><rotate y="1" angle="10"/>')
     (tmp_path / "slope.xml").write_text(slope)
@@ -226,6 +237,11 @@ def test_a_blocked_link_gets_round_one_corner_and_is_weaker(scene):
     (gain,) = data.gain_db[data.bs == 1]
     free = friis(np.linalg.norm(EAST - user))
     assert free - 60 < gain < free - 10
+
+
+def test_nothing_goes_through_the_house(scene):
+    data = scene.trace([[-45.0, 5.0, 1.5]], seed=0)
+    assert data.bs.tolist() == [0]  # two corners lie on every way to EAST
 
 
 def test_links_without_a_path_are_counted(scene):

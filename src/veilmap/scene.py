@@ -65,6 +65,8 @@ class Scene:
         object.__setattr__(self, "base_stations", stations)
         object.__setattr__(self, "buildings", tuple(self.buildings))
         object.__setattr__(self, "seed", _checks.whole("seed", self.seed, least=0))
+        if self.meshes is not None and self.buildings:
+            raise VeilmapError("a scene has buildings or meshes, not both")
         footprints = np.array([building.footprint for building in self.buildings], dtype=object)
         first, second = shapely.STRtree(footprints).query(footprints, predicate="intersects")
         for a, b in zip(first.tolist(), second.tolist(), strict=True):

@@ -3,7 +3,7 @@
 The only place with Sionna RT, Mitsuba and Dr.Jit.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
 from veilmap.raytracing import trial
 
-# Rays × base stations that are traced at once: some 1.5 GB.
+# Rays × base stations that are traced at once: some 1 GB.
 _MOST_TARGETED = 4_000_000
 # Heights come in single precision; less than this is the ground.
 _FLAT = 0.01
@@ -39,7 +39,7 @@ class Meshes:
 
     source: str
     ground: float
-    _scene: Any
+    _scene: Any = field(repr=False)
 
     @classmethod
     def load(cls, source: str | Path) -> "Meshes":

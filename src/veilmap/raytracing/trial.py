@@ -58,8 +58,8 @@ def _problem(command: tuple[str, ...], library: str | None) -> str:
     where = f"in {library} ({_LIBRARY})" if library else "on this machine"
     which = f"LLVM {'.'.join(found.groups())}" if found else "none that it can use"
     return (
-        f"ray tracing needs LLVM {LEAST_LLVM} or newer, and Dr.Jit found {which} {where}: install"
-        f" one (Debian: apt-get install libllvm19), or set {_LIBRARY} to its library"
+        f"ray tracing needs LLVM {LEAST_LLVM} or newer, and Dr.Jit found {which} {where}:"
+        f" install it (Debian: apt-get install libllvm19), or set {_LIBRARY} to its library"
     )
 
 
