@@ -5,7 +5,7 @@ import importlib.util
 from veilmap.errors import VeilmapError
 
 
-def require(module: str, what: str) -> None:
+def require(module: str, what: str, extra: str = "geo") -> None:
     """Say what to install where ``module`` is missing; ``what`` needs it."""
     if importlib.util.find_spec(module) is None:
-        raise VeilmapError(f"{what} needs {module}: pip install 'veilmap[geo]'")
+        raise VeilmapError(f"{what} needs {module}: pip install 'veilmap[{extra}]'")

@@ -1,6 +1,6 @@
 """Measurements: the table of links that users hold."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -70,6 +70,8 @@ class Measurements:
     crs : str, optional
         The projected coordinate system of the positions, such as "EPSG:32633".
     on_bad : "refuse" or "drop"
+    dropped : tuple of BadRows, optional
+        What was left out before, by whoever made the table.
     """
 
     user: NDArray
@@ -80,7 +82,7 @@ class Measurements:
     device: NDArray = None  # type: ignore[assignment]  # filled in below
     crs: str | None = None
     on_bad: OnBad = "refuse"
-    dropped: tuple[BadRows, ...] = field(default=(), init=False)
+    dropped: tuple[BadRows, ...] = ()
 
     def __post_init__(self) -> None:
         if self.on_bad not in ("refuse", "drop"):
@@ -98,7 +100,7 @@ class Measurements:
             raise VeilmapError("no measurements: the table has no usable row")
         for name, values in columns.items():
             object.__setattr__(self, name, _frozen(values))
-        object.__setattr__(self, "dropped", tuple(bad))
+        object.__setattr__(self, "dropped", (*self.dropped, *bad))
 
     def _shaped(self) -> dict[str, NDArray]:
         """The columns as arrays of matching length."""

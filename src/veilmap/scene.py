@@ -4,11 +4,11 @@ Truth lives on the building shapes themselves, never on a model's grid: what is 
 a grid is then tested against something it cannot represent exactly, as in the real world.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +17,11 @@ from veilmap import _checks
 from veilmap.buildings.prism import Building, heights_of, without_overlaps
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid, paired
-from veilmap.measurements import Measurements
+from veilmap.measurements import BadRows, Measurements
 from veilmap.radiomap import Propagation, log_distance
+
+if TYPE_CHECKING:
+    from veilmap.raytracing import Meshes
 
 # Waves in the random field that stands for shadowing, per base station.
 _SHADOWING_WAVES = 256
@@ -42,6 +45,8 @@ class Scene:
         The true laws for clear and blocked links.
     seed : int
         Fixes the shadowing field, which belongs to the place and not to a measurement.
+    meshes : Meshes, optional
+        What stands there instead of ``buildings``, which are then none; see `from_sionna`.
     """
 
     grid: Grid
@@ -49,6 +54,7 @@ class Scene:
     base_stations: NDArray[np.float64]
     propagation: Propagation = field(default_factory=Propagation)
     seed: int = 0
+    meshes: "Meshes | None" = None
 
     def __post_init__(self) -> None:
         import shapely
@@ -59,12 +65,14 @@ class Scene:
         object.__setattr__(self, "base_stations", stations)
         object.__setattr__(self, "buildings", tuple(self.buildings))
         object.__setattr__(self, "seed", _checks.whole("seed", self.seed, least=0))
+        if self.meshes is not None and self.buildings:
+            raise VeilmapError("a scene has buildings or meshes, not both")
         footprints = np.array([building.footprint for building in self.buildings], dtype=object)
         first, second = shapely.STRtree(footprints).query(footprints, predicate="intersects")
         for a, b in zip(first.tolist(), second.tolist(), strict=True):
             if a < b and footprints[a].intersection(footprints[b]).area > 0:
                 raise VeilmapError(f"buildings {a} and {b} overlap; merge them or move one")
-        inside = np.flatnonzero(_inside(self.buildings, stations))
+        inside = np.flatnonzero(self._indoors(stations))
         if len(inside):
             raise VeilmapError(f"base station {inside[0]} is inside a building; move it")
 
@@ -115,9 +123,8 @@ class Scene:
             raise VeilmapError(f"heights must be (lowest, highest), not ({low:g}, {high:g})")
         placed = tuple(Building(shape, rng.uniform(low, high)) for shape in shapes)
         altitude = _checks.number("bs_altitude", bs_altitude, above=0)
-        stations = _outdoors(
-            rng, grid, placed, _checks.whole("base_stations", base_stations, least=1), altitude
-        )
+        count = _checks.whole("base_stations", base_stations, least=1)
+        stations = _outdoors(rng, grid, partial(_inside, placed), count, altitude)
         return cls(grid, placed, stations, propagation or Propagation(), seed)
 
     @classmethod
@@ -157,14 +164,62 @@ class Scene:
         apart = without_overlaps(found.buildings)
         return cls(grid, apart, stations, propagation or Propagation(), seed)
 
+    @classmethod
+    def from_sionna(
+        cls,
+        source: str | Path,
+        base_stations: ArrayLike,
+        *,
+        cell_size: float = 3.0,
+        extent: tuple[float, float, float, float] | None = None,
+        propagation: Propagation | None = None,
+        seed: int = 0,
+    ) -> "Scene":
+        """A scene of Sionna RT, whose links can be traced (`trace`).
+
+        Its meshes are the truth: heights, lines of sight and paths are found with rays. What
+        lies below any surface counts as inside a building.
+
+        Parameters
+        ----------
+        source : str or path
+            A scene that ships with Sionna RT, such as "munich", or a Mitsuba file (.xml) in
+            metres with z up, on flat ground.
+        base_stations : (B, 3) array
+            In metres of the scene's own x and y, and above its ground.
+        cell_size : float
+            Of the grid.
+        extent : (west, east, south, north), optional
+            The part that the grid covers and users are in, by default all of it. What stands
+            outside still reflects and hides.
+        """
+        from veilmap.raytracing import Meshes
+
+        meshes = Meshes.load(source)
+        west, east, south, north = _ordered(meshes.extent if extent is None else extent)
+        grid = Grid.covering([[west, south], [east, north]], cell_size)
+        stations = _checks.points("base_stations", base_stations).reshape(-1, 3)
+        laws = propagation or Propagation()
+        return cls(grid, (), stations, laws, seed, meshes.grounded(grid))
+
     @cached_property
     def heights(self) -> NDArray[np.float64]:
         """Height of the building over each cell's centre, (rows, columns); 0 for open ground."""
+        if self.meshes is not None:
+            return self.meshes.heights(self.grid)
         return heights_of(self.buildings, self.grid)
+
+    def _indoors(self, xyz: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether each point is inside a building."""
+        if self.meshes is not None:
+            return self.meshes.covered(xyz)
+        return _inside(self.buildings, xyz)
 
     def line_of_sight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.bool_]:
         """Whether no building stands in a link's way, on the buildings' own shapes."""
         user, bs = paired(user_xyz, bs_xyz)
+        if self.meshes is not None:
+            return self.meshes.clear(user, bs)
         clear = np.ones(len(user), dtype=bool)
         for first in range(0, len(user), _LINKS_PER_BLOCK):
             block = slice(first, first + _LINKS_PER_BLOCK)
@@ -220,7 +275,7 @@ class Scene:
             )
         rng = np.random.default_rng(seed)
         altitude = _checks.number("user_altitude", user_altitude, least=0)
-        spots = _outdoors(rng, self.grid, self.buildings, users * places, altitude)
+        spots = _outdoors(rng, self.grid, self._indoors, users * places, altitude)
         user = np.repeat(np.arange(users), links)
         place = np.repeat(np.arange(users) * places, links) + np.tile(
             np.arange(links) % places, users
@@ -230,6 +285,74 @@ class Scene:
         gain = self.gain(user_xyz, bs_xyz) + noise * rng.standard_normal(len(user))
         gain += self._shadowing(user_xyz, bs, shadowing_db, shadowing_distance)
         return Measurements(user, user_xyz, bs_xyz, gain, bs)
+
+    def trace(
+        self,
+        users: int | ArrayLike = 100,
+        *,
+        frequency: float = 3.5e9,
+        max_depth: int = 3,
+        samples: int = 100_000,
+        user_altitude: float = 1.5,
+        seed: int | None = None,
+    ) -> Measurements:
+        """What users would measure, traced by Sionna RT: a link to every base station.
+
+        The gain is that of isotropic antennas, vertically polarised, with the powers of all
+        paths added. Links without a path are left out and listed in ``dropped``; row
+        u · B + b is the link of user u to base station b.
+
+        Parameters
+        ----------
+        users : int, or (N, 3) array
+            How many, at random outdoor places; or where they are.
+        frequency : float
+            In Hz.
+        max_depth : int
+            Reflections along a path, at most; one of the interactions may be a diffraction.
+        samples : int
+            Rays that leave a user. More of them find more paths.
+        user_altitude : float
+            Metres above ground, for users at random places.
+        seed : int, optional
+            Fixes places and rays; without it they differ each time.
+        """
+        if self.meshes is None:
+            raise VeilmapError(
+                "only a scene made with Scene.from_sionna can be traced; measure() works on all"
+            )
+        rng = np.random.default_rng(seed)
+        places = self._places(rng, users, _checks.number("user_altitude", user_altitude, least=0))
+        gain = self.meshes.gains(
+            places,
+            self.base_stations,
+            frequency=_checks.number("frequency", frequency, above=0),
+            max_depth=_checks.whole("max_depth", max_depth, least=0),
+            samples=_checks.whole("samples", samples, least=1),
+            seed=int(rng.integers(2**31)),
+        ).ravel()
+        user, bs = np.divmod(np.arange(len(gain)), len(self.base_stations))
+        found, lost = np.flatnonzero(np.isfinite(gain)), np.flatnonzero(~np.isfinite(gain))
+        if len(found) == 0:
+            raise VeilmapError(
+                f"none of {len(gain)} links has a path; ask for more samples or a larger max_depth"
+            )
+        user, bs, gain = user[found], bs[found], gain[found]
+        dropped = (BadRows("no path was found", lost),) if len(lost) else ()
+        return Measurements(user, places[user], self.base_stations[bs], gain, bs, dropped=dropped)
+
+    def _places(
+        self, rng: np.random.Generator, users: int | ArrayLike, altitude: float
+    ) -> NDArray[np.float64]:
+        """Where users are: (N, 3), drawn at random or as given."""
+        if np.ndim(users) == 0:
+            count = _checks.whole("users", users, least=1)
+            return _outdoors(rng, self.grid, self._indoors, count, altitude)
+        places = _checks.points("users", users).reshape(-1, 3)
+        inside = np.flatnonzero(self._indoors(places))
+        if len(inside):
+            raise VeilmapError(f"user {inside[0]} is inside a building; move them")
+        return places
 
     def _shadowing(
         self, user_xyz: NDArray[np.float64], bs: NDArray[np.int64], deviation: float, reach: float
@@ -257,6 +380,16 @@ class Scene:
         return values
 
 
+def _ordered(extent: Sequence[float]) -> tuple[float, float, float, float]:
+    """(west, east, south, north), checked."""
+    if len(extent) != 4:
+        raise VeilmapError("extent must be (west, east, south, north) in metres")
+    west, east, south, north = (_checks.number("each of extent", value) for value in extent)
+    if west >= east or south >= north:
+        raise VeilmapError(f"extent must be (west, east, south, north) in metres, not {extent}")
+    return west, east, south, north
+
+
 def _inside(buildings: Sequence[Building], xyz: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether each point is on or in a building: within its footprint and not above it."""
     import shapely
@@ -271,7 +404,7 @@ def _inside(buildings: Sequence[Building], xyz: NDArray[np.float64]) -> NDArray[
 def _outdoors(
     rng: np.random.Generator,
     grid: Grid,
-    buildings: Sequence[Building],
+    indoors: Callable[[NDArray[np.float64]], NDArray[np.bool_]],
     count: int,
     altitude: float,
 ) -> NDArray[np.float64]:
@@ -286,7 +419,7 @@ def _outdoors(
                 np.full(count, altitude),
             ]
         )
-        found = np.vstack([found, drawn[~_inside(buildings, drawn)]])
+        found = np.vstack([found, drawn[~indoors(drawn)]])
         if len(found) >= count:
             return found[:count]
     raise VeilmapError(
