@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from veilmap import _files
+from veilmap.antennas import Antennas
 from veilmap.errors import VeilmapError
 from veilmap.field import Field
 from veilmap.geometry import Grid
@@ -59,13 +60,15 @@ def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
 
 
 def _beyond_the_paper(radio_map: RadioMap) -> dict[str, str]:
-    """Laws between clear and blocked, and offsets, where there are any."""
+    """Laws between clear and blocked, offsets and antennas, where there are any."""
     found = {}
     if radio_map.propagation.between:
         found["between"] = json.dumps([astuple(law) for law in radio_map.propagation.between])
     if len(radio_map.offsets):
         found["offsets"] = radio_map.as_arrays()["offsets"]
         found["offset_values"] = json.dumps(radio_map.offsets.values)
+    if radio_map.antennas is not None:
+        found["antennas"] = radio_map.antennas.as_text()
     return found
 
 
@@ -100,7 +103,9 @@ def load(path: Path) -> RadioMap:
         theta = Propagation(**laws, between=between)
         field = _field(dataset, grid.crs) if "residual_field" in dataset else None
         sharpness = float(dataset.attrs["sharpness"])
-        return RadioMap(grid, heights, theta, sharpness, _offsets(dataset), field)
+        antennas = dataset.attrs.get("antennas")
+        known = None if antennas is None else Antennas.from_text(antennas)
+        return RadioMap(grid, heights, theta, sharpness, _offsets(dataset), field, known)
     except (KeyError, TypeError, ValueError) as error:
         raise VeilmapError(f"{path} is not a whole radio map: {error}") from error
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks, _files
+from veilmap.antennas import Antennas
 from veilmap.errors import VeilmapError
 from veilmap.geometry import offsets_of
 from veilmap.links import Links
@@ -27,7 +28,7 @@ _POSITIONS = ("user_x", "user_y", "user_z", "bs_x", "bs_y", "bs_z")
 _REQUIRED = ("user", *_POSITIONS, "gain_db")
 _ROWS_SHOWN = 5
 DUPLICATE = "the same as an earlier row"
-CRS_NOTE = "veilmap_crs"  # in a Parquet file's metadata
+CRS_NOTE, ANTENNAS_NOTE = "veilmap_crs", "veilmap_antennas"  # in a Parquet file's metadata
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class Measurements:
         Which kind of device measured, for offsets between kinds; by default all are alike.
     crs : str, optional
         The projected coordinate system of the positions, such as "EPSG:32633".
+    antennas : Antennas, optional
+        Patterns of base stations, which are public, by their ids in ``bs``.
     on_bad : "refuse" or "drop"
     dropped : tuple of BadRows, optional
         What was left out before, by whoever made the table.
@@ -81,12 +84,15 @@ class Measurements:
     bs: NDArray = None  # type: ignore[assignment]  # filled in below
     device: NDArray = None  # type: ignore[assignment]  # filled in below
     crs: str | None = None
+    antennas: Antennas | None = None
     on_bad: OnBad = "refuse"
     dropped: tuple[BadRows, ...] = ()
 
     def __post_init__(self) -> None:
         if self.on_bad not in ("refuse", "drop"):
             raise VeilmapError(f"on_bad must be 'refuse' or 'drop', not {self.on_bad!r}")
+        if not isinstance(self.antennas, Antennas | None):
+            raise VeilmapError(f"antennas are given as Antennas(...), not {self.antennas!r}")
         columns = self._shaped()
         bad = find_bad_rows(columns)
         if bad and self.on_bad == "refuse":
@@ -162,7 +168,7 @@ class Measurements:
         picked = np.asarray(rows)
         return Measurements(
             self.user[picked], self.user_xyz[picked], self.bs_xyz[picked],
-            self.gain_db[picked], self.bs[picked], self.device[picked], self.crs,
+            self.gain_db[picked], self.bs[picked], self.device[picked], self.crs, self.antennas,
         )  # fmt: skip
 
     def of_user(self, user: object) -> "Measurements":
@@ -217,8 +223,11 @@ class Measurements:
         if len(np.unique(self.device)) > 1:
             columns["device"] = self.device
         table = pyarrow.table(columns)
-        # A CSV file has no place for it.
-        return table.replace_schema_metadata({CRS_NOTE: self.crs}) if self.crs else table
+        # A CSV file has no place for these.
+        notes = {CRS_NOTE: self.crs} if self.crs else {}
+        if self.antennas is not None:
+            notes[ANTENNAS_NOTE] = self.antennas.as_text()
+        return table.replace_schema_metadata(notes) if notes else table
 
     @classmethod
     def load(cls, path: str | Path, *, on_bad: OnBad = "refuse") -> "Measurements":
@@ -233,6 +242,7 @@ class Measurements:
             path, _file_kind(path), required=_REQUIRED, optional=("bs", "device")
         )
         xyz = {name: np.asarray(columns[name], dtype=np.float64) for name in _POSITIONS}
+        crs, antennas = (_tables.note(path, _file_kind(path), n) for n in (CRS_NOTE, ANTENNAS_NOTE))
         try:
             return cls(
                 user=columns["user"],
@@ -240,7 +250,8 @@ class Measurements:
                 bs_xyz=np.column_stack([xyz[name] for name in _POSITIONS[3:]]),
                 gain_db=columns["gain_db"],
                 on_bad=on_bad,
-                crs=_tables.note(path, _file_kind(path), CRS_NOTE),
+                crs=crs,
+                antennas=None if antennas is None else Antennas.from_text(antennas),
                 **{name: columns[name] for name in ("bs", "device") if name in columns},
             )
         except BadRowsError as error:

@@ -1,16 +1,15 @@
 """What receivers and devices read beside the truth: one number for each, in dB."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks
+from veilmap import _checks, _ids
+from veilmap._ids import Id
 from veilmap.errors import VeilmapError
-
-Id = int | str
 
 
 @dataclass(frozen=True)
@@ -56,37 +55,17 @@ class Offsets:
 
     def numbers_of(self, bs: NDArray, device: NDArray) -> NDArray[np.int64]:
         """Which offsets apply to each link, (2, J): its station's and its device's, or −1."""
-        own = _numbers(bs, self._stations)
-        kinds = _numbers(device, self._devices)
+        own = _ids.places(bs, self._stations)
+        kinds = _ids.places(device, self._devices)
         return np.stack([own, np.where(kinds < 0, -1, kinds + len(self.stations))])
 
     @cached_property
-    def _stations(self) -> tuple[NDArray, NDArray[np.int64]]:
-        return _sorted(self.stations)
+    def _stations(self) -> _ids.Known:
+        return _ids.in_order(self.stations)
 
     @cached_property
-    def _devices(self) -> tuple[NDArray, NDArray[np.int64]]:
-        return _sorted(self.devices)
+    def _devices(self) -> _ids.Known:
+        return _ids.in_order(self.devices)
 
 
 NONE = Offsets()
-
-
-def _sorted(ids: Sequence[Id]) -> tuple[NDArray, NDArray[np.int64]]:
-    """Ids as text in order, and the place that each had before."""
-    texts = np.array([str(one) for one in ids], dtype=np.str_)
-    order = np.argsort(texts, kind="stable")
-    return texts[order], order
-
-
-def _numbers(ids: NDArray, known: tuple[NDArray, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The place of each id among the known ones, or −1."""
-    texts, order = known
-    if len(texts) == 0:
-        return np.full(len(ids), -1)
-    distinct, inverse = np.unique(np.asarray(ids), return_inverse=True)
-    named = distinct.astype(np.str_)
-    found = np.searchsorted(texts, named)
-    hit = (found < len(texts)) & (texts[np.minimum(found, len(texts) - 1)] == named)
-    places = np.where(hit, order[np.minimum(found, len(texts) - 1)], -1)
-    return places[inverse.reshape(-1)]

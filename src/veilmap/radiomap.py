@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from veilmap import _checks, _threads
 from veilmap import offsets as no_offsets
 from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
+from veilmap.antennas import Antennas
 from veilmap.errors import VeilmapError
 from veilmap.field import Field
 from veilmap.geometry import Grid, paired
@@ -114,6 +115,8 @@ class RadioMap:
         What base stations and kinds of devices read beside the truth, in dB.
     field : Field, optional
         What obstacles leave over, for known base stations, in dB.
+    antennas : Antennas, optional
+        Patterns of base stations, known by their ids; all are isotropic by default.
     """
 
     grid: Grid
@@ -122,6 +125,7 @@ class RadioMap:
     sharpness: float = 1.0
     offsets: Offsets = no_offsets.NONE
     field: Field | None = None
+    antennas: Antennas | None = None
 
     def __post_init__(self) -> None:
         sharpness = _checks.number("sharpness", self.sharpness, above=0)
@@ -179,7 +183,7 @@ class RadioMap:
             self.grid, np.asarray(heights),
             Propagation.from_array(theta[:laws], self.propagation.powers),
             self.sharpness if sharpness is None else sharpness,
-            self.offsets.moved_to(theta[laws:]), self.field,
+            self.offsets.moved_to(theta[laws:]), self.field, self.antennas,
         )  # fmt: skip
 
     def as_arrays(self) -> dict[str, Any]:
@@ -191,6 +195,7 @@ class RadioMap:
             "powers": np.array(self.propagation.powers),
             "offsets": json.dumps([self.offsets.stations, self.offsets.devices]),
             **({} if self.field is None else _field_arrays(self.field)),
+            **({} if self.antennas is None else {"antennas": self.antennas.as_text()}),
         }
 
     @classmethod
@@ -200,7 +205,8 @@ class RadioMap:
         start = Propagation.from_array(np.zeros(4 + 2 * len(powers)), powers)
         offsets = Offsets.unknown(*json.loads(str(arrays["offsets"])))
         field = _field_of(arrays, grid.crs) if "field" in arrays else None
-        flat = cls(grid, np.zeros(grid.cells), start, offsets=offsets, field=field)
+        known = Antennas.from_text(str(arrays["antennas"])) if "antennas" in arrays else None
+        flat = cls(grid, np.zeros(grid.cells), start, offsets=offsets, field=field, antennas=known)
         return flat.moved_to(arrays["heights"], arrays["theta"], float(arrays["sharpness"]))
 
     def los_weight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
@@ -242,8 +248,8 @@ class RadioMap:
     ) -> NDArray[np.float64]:
         """Gain of each link in dB, (J,); one end may be a single point for all links.
 
-        Without offsets: what calibrated devices would measure. ``smooth=False`` takes the
-        clear or the blocked law, whatever lies between.
+        Without offsets and patterns: what calibrated devices would measure from isotropic
+        antennas. ``smooth=False`` takes the clear or the blocked law, whatever lies between.
         """
         user, bs = paired(user_xyz, bs_xyz)
         gains = self._gain_of_laws(user, bs, smooth)
@@ -260,11 +266,18 @@ class RadioMap:
         return self.propagation.gain(log_distance(user, bs), los)
 
     def predict_links(self, data: "HasMeasurements") -> NDArray[np.float64]:
-        """What the devices of ``data`` would read on its links, (J,), in dB."""
+        """What the devices of ``data`` would read on its links, (J,), in dB.
+
+        With offsets and patterns of those base stations that the map knows by id.
+        """
         gains = self.predict(data.user_xyz, data.bs_xyz)
-        if len(self.offsets) == 0 or data.bs is None or data.device is None:
+        if data.bs is None:
             return gains
-        return gains + self.offsets.of(data.bs, data.device)
+        if len(self.offsets) and data.device is not None:
+            gains = gains + self.offsets.of(data.bs, data.device)
+        if self.antennas is not None:
+            gains = gains + self.antennas.of(data.bs, data.user_xyz, data.bs_xyz)
+        return gains
 
     def predict_area(
         self, bs_xyz: ArrayLike, *, altitude: float = 1.5, smooth: bool = True
@@ -290,7 +303,7 @@ class RadioMap:
 
         Given S, the model is linear in θ: one least-squares problem.
         """
-        links = data.links
+        links = self.without_patterns(data.links)
         depths = self.obstruction(links.user_xyz, links.bs_xyz)
         log_d = log_distance(links.user_xyz, links.bs_xyz)
         shares = self.propagation.shares(depths)
@@ -299,6 +312,13 @@ class RadioMap:
         # Offsets and intercepts share a direction; the least such θ has mean offset near 0.
         theta = np.linalg.lstsq(np.hstack(columns), links.gain_db, rcond=None)[0]
         return self.moved_to(self.heights, theta)
+
+    def without_patterns(self, links: Links) -> Links:
+        """The links as isotropic antennas would have them: what is left for laws to explain."""
+        if self.antennas is None or links.bs is None:
+            return links
+        pattern = self.antennas.of(links.bs, links.user_xyz, links.bs_xyz)
+        return replace(links, gain_db=links.gain_db - pattern)
 
     def _offset_columns(self, links: Links) -> NDArray[np.float64]:
         """Which offsets apply to each link, (J, B + D)."""
@@ -346,6 +366,7 @@ def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
     """Loss and gradients of every user of ``links``, in one pass."""
     if radio_map.field is not None:
         return _field_gradients(radio_map, radio_map.field, links)
+    links = radio_map.without_patterns(links)
     grid, theta = radio_map.grid, radio_map.propagation.as_array()
     loss = np.empty(links.users)
     by_heights = np.empty((links.users, grid.cells))

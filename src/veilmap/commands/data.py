@@ -43,7 +43,8 @@ Missing = Annotated[
     list[float] | None, typer.Option(help="A value that stands for none (may be repeated).")
 ]
 Stations = Annotated[
-    Path | None, typer.Option(help="A file with the base stations' ids and positions.")
+    Path | None,
+    typer.Option(help="A file with the base stations' ids and positions, perhaps azimuths."),
 ]
 Wide = Annotated[
     list[str] | None,
@@ -132,7 +133,9 @@ def check(
 )
 def convert(
     file: File,
-    out: Annotated[Path, typer.Argument(help="Measurements: .parquet, or .csv without the CRS.")],
+    out: Annotated[
+        Path, typer.Argument(help="Measurements: .parquet, or .csv without CRS and antennas.")
+    ],
     columns: Columns = None,
     crs: Crs = None,
     quantity: Quantity = "gain",
@@ -166,6 +169,8 @@ def convert(
         console.print(note[:1].upper() + note[1:])
     for one in found.left_out:
         console.print(f"Left out {len(one.rows):,} rows: {one.reason}")
+    if data.antennas is not None and out.suffix.lower() == ".csv":
+        console.print("A .csv has no place for antennas; a .parquet keeps them")
     where = f" in {data.crs}" if data.crs else ""
     console.print(
         f"Wrote {len(data):,} of {found.rows:,} rows, {len(data.users):,} users{where}, to {out}"

@@ -1,6 +1,6 @@
 """`veilmap export`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +17,9 @@ from veilmap.radiomap import RadioMap
 
 # Each layer, and the options that mean something for it.
 _OPTIONS = {
-    "gain": {"--bs", "--bs-latlon"},
+    "gain": {"--bs", "--bs-latlon", "--azimuth", "--beam-width"},
     "los": {"--bs", "--bs-latlon"},
-    "best-server": {"--bs", "--bs-latlon"},
+    "best-server": {"--bs", "--bs-latlon", "--azimuth", "--beam-width"},
     "heights": set[str](),
     "coverage": {"--data"},
     "uncertainty": {"--bs", "--bs-latlon", "--data", "--bootstrap", "--seed"},
@@ -33,6 +33,25 @@ class _Subject:
     path: Path
     radio_map: RadioMap
     run: bool
+
+
+@dataclass(frozen=True)
+class _Beams:
+    """Antennas that options describe, one for each named base station; none: isotropic."""
+
+    azimuths: list[float]
+    widths: list[float]
+
+    def check(self, stations: int) -> None:
+        """Refuse another number of antennas than of base stations."""
+        for option, given in (("--azimuth", self.azimuths), ("--beam-width", self.widths)):
+            if len(given) not in (0, stations):
+                raise VeilmapError(
+                    f"{option} is given {len(given)} times for {stations} named base stations;"
+                    " give it once for each (nan where it is not known)"
+                )
+        if self.widths and not self.azimuths:
+            raise VeilmapError("--beam-width needs --azimuth: where the beam looks")
 
 
 def export(
@@ -53,6 +72,14 @@ def export(
     bs_latlon: Annotated[
         list[str] | None,
         typer.Option(help="Base station latitude,longitude,z in degrees and metres."),
+    ] = None,
+    azimuth: Annotated[
+        list[float] | None,
+        typer.Option(help="Where its antenna looks, degrees clockwise from north (one a station)."),
+    ] = None,
+    beam_width: Annotated[
+        list[float] | None,
+        typer.Option(help="Its beam's width in degrees (one a station); 65 by default."),
     ] = None,
     altitude: Annotated[
         float, typer.Option(help="Receivers' height above ground, in metres.")
@@ -79,7 +106,7 @@ def export(
     disagree) are made from the users' measurements: only who holds those can make them.
     """
     given = {"--bs": bs, "--bs-latlon": bs_latlon, "--data": data, "--bootstrap": bootstrap,
-             "--seed": seed}  # fmt: skip
+             "--seed": seed, "--azimuth": azimuth, "--beam-width": beam_width}  # fmt: skip
     _check_options(layer, {name for name, value in given.items() if value not in (None, [])})
     _check_keeps_inputs(out, source, source / "radio_map.nc", data)
     subject = _opened(source)
@@ -93,7 +120,8 @@ def export(
         only = _one_station(subject, layer, stations)
         made = [_uncertainty(subject, only, altitude, bootstrap or 10, data, seed)]
     else:
-        made = _predicted(subject, layer, stations, altitude)
+        beams = _Beams(azimuth or [], beam_width or [])
+        made = _predicted(subject, layer, stations, beams, altitude)
     for one, path in zip(made, (out, out.with_stem(f"{out.stem}-gain")), strict=False):
         _report(one, exporting.write(one, path, levels=chosen, points=points))
 
@@ -156,27 +184,53 @@ def _known_stations(subject: _Subject) -> NDArray[np.float64]:
 
 
 def _predicted(
-    subject: _Subject, layer: str, stations: NDArray[np.float64], altitude: float
+    subject: _Subject,
+    layer: str,
+    stations: NDArray[np.float64],
+    beams: _Beams,
+    altitude: float,
 ) -> list[Layer]:
     """Layers that the map alone decides."""
     if layer == "heights":
         return [layers.obstacle_heights(subject.radio_map)]
     if layer == "best-server":
-        return _best_server(subject, stations, altitude)
-    compute = layers.gain if layer == "gain" else layers.los_probability
-    return [compute(subject.radio_map, _one_station(subject, layer, stations), altitude)]
+        return _best_server(subject, stations, beams, altitude)
+    only = _one_station(subject, layer, stations)
+    if layer == "los":
+        return [layers.los_probability(subject.radio_map, only, altitude)]
+    beams.check(1)
+    azimuth, width = (given[0] if given else None for given in (beams.azimuths, beams.widths))
+    if azimuth is None:
+        _say_isotropic(subject)
+    made = layers.gain(subject.radio_map, only, altitude, azimuth=azimuth, beam_width=width)
+    return [made]
 
 
-def _best_server(subject: _Subject, stations: NDArray[np.float64], altitude: float) -> list[Layer]:
+def _say_isotropic(subject: _Subject) -> None:
+    """A map that learned of antennas knows them by their stations' ids, not by places."""
+    if subject.radio_map.antennas is not None:
+        console.print("Antennas are taken to be isotropic: --bs and --azimuth name one that is not")
+
+
+def _best_server(
+    subject: _Subject, stations: NDArray[np.float64], beams: _Beams, altitude: float
+) -> list[Layer]:
     """Which station is heard best, and its gain."""
     named = len(stations) > 0
+    beams.check(len(stations))
     if not named:
         stations = _known_stations(subject)
     if len(stations) == 0:
         raise VeilmapError(f"{subject.path} names no base stations: name them, --bs x,y,z for each")
     where = "in the order of the command" if named else f"as in {subject.path}/base_stations.csv"
     console.print(f"{len(stations)} base stations, numbered from 0 {where}")
-    return list(layers.best_server(subject.radio_map, stations, altitude))
+    if not beams.azimuths:
+        _say_isotropic(subject)
+    made = layers.best_server(
+        subject.radio_map, stations, altitude,
+        azimuths=beams.azimuths or None, beam_widths=beams.widths or None,
+    )  # fmt: skip
+    return list(made)
 
 
 def _data(subject: _Subject, layer: str, data: Path | None) -> Measurements:
@@ -205,7 +259,8 @@ def _uncertainty(
     if not subject.run:
         raise VeilmapError("uncertainty needs a run's folder, which says how the map was trained")
     settings = settings_of(RunFolder(subject.path).config())
-    links = _data(subject, "uncertainty", data)
+    # The replicas know the antennas that the run knew, whatever the file has.
+    links = replace(_data(subject, "uncertainty", data), antennas=subject.radio_map.antennas)
     with progress_bar() as progress:
         task = progress.add_task("replicas", total=replicas, note="", visible=False)
 

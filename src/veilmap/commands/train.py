@@ -1,6 +1,7 @@
 """`veilmap train`."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -68,6 +69,9 @@ def train(
         float | None,
         typer.Option(help="Learn what obstacles leave over, on points this many metres apart."),
     ] = None,
+    no_antennas: Annotated[
+        bool, typer.Option("--no-antennas", help="Take all antennas of DATA to be isotropic.")
+    ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
     seed: Annotated[
         int | None,
@@ -102,6 +106,8 @@ def train(
     writable_folder(out)
     source = Source(data, test, city, users, cell_size)
     links, unseen, grid = source.load()
+    if no_antennas:
+        links = replace(links, antennas=None)
     chosen = mechanism_from(
         mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
         dropout=allow_missing,

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import offsets as no_offsets
+from veilmap.antennas import Antennas
 from veilmap.offsets import Offsets
 
 
@@ -21,11 +22,14 @@ class Public:
         Whose offsets are to be learned.
     heights : (rows, columns) float, optional
         Of buildings, 0 for open ground.
+    antennas : Antennas, optional
+        Patterns of base stations.
     """
 
     stations: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)), repr=False)
     offsets: Offsets = no_offsets.NONE
     heights: NDArray[np.float64] | None = field(default=None, repr=False)
+    antennas: Antennas | None = field(default=None, repr=False)
 
 
 NOTHING = Public()

@@ -105,7 +105,10 @@ class PlainDescent:
         if heights is None:
             heights = np.full(grid.shape, float(self.start_height))
         heights = np.clip(heights, self.floor, self.ceiling)
-        start = RadioMap(grid, heights, self.start_propagation, self.sharpness, public.offsets)
+        start = RadioMap(
+            grid, heights, self.start_propagation, self.sharpness, public.offsets,
+            antennas=public.antennas,
+        )  # fmt: skip
         return ServerState(start)
 
     def __call__(
@@ -206,8 +209,10 @@ class NoiseAwareStep:
             # A little above ground is ground: near the floor the map says "certainly clear".
             known = np.clip(np.where(known < _GROUND, self.floor, known), self.floor, self.ceiling)
             heights = known
-        laws = self.start_propagation
-        flat = RadioMap(grid, heights, laws, self.start_sharpness, public.offsets)
+        flat = RadioMap(
+            grid, heights, self.start_propagation, self.start_sharpness, public.offsets,
+            antennas=public.antennas,
+        )  # fmt: skip
         memory = ({} if known is None else {"known": known}) | {
             "velocity": np.zeros(grid.shape),
             "energy": np.zeros(grid.shape),

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
 from veilmap._describe import described
+from veilmap.antennas import Antennas
 from veilmap.errors import VeilmapError
 from veilmap.federation import flower
 from veilmap.federation.exchange import InProcess
@@ -63,7 +64,8 @@ def train(
     Parameters
     ----------
     data : Measurements
-        Each user's rows stay with its own client.
+        Each user's rows stay with its own client. Its antennas are public: the map knows them,
+        and learns from gains less their patterns. ``replace(data, antennas=None)`` has none.
     grid : Grid
         Cells of the map; links off the grid count only over it.
     mechanism : Mechanism, optional
@@ -130,10 +132,12 @@ def train(
     known = None if buildings is None else _checked_heights(buildings, grid)
     if known is not None:
         config["buildings"] = hashlib.sha256(known.tobytes()).hexdigest()
+    if data.antennas is not None:
+        config["antennas"] = _fingerprint_of(data.antennas)
     training = Training(
         grid, mechanism, sees, rounds, seed, step, participation, config,
         stations, keep_uploads, keep_users, test, test_every, out, resume,
-        checkpoint_every, on_round, Public(stations, offsets, known),
+        checkpoint_every, on_round, Public(stations, offsets, known, data.antennas),
     )  # fmt: skip
     return _engine(engine)(training, data, mechanism, seed)
 
@@ -197,7 +201,10 @@ def _config(
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """How a run was trained, as `train` takes it; all but its data, grid and seed."""
+    """How a run was trained, as `train` takes it; all but its data, grid and seed.
+
+    Antennas are part of the data: the run's map has those it was trained with.
+    """
     if "buildings" in config:
         raise VeilmapError("the run started from buildings, which its folder does not hold")
     public = {name: value for name, value in config["participation"].items() if name != "type"}
@@ -235,6 +242,12 @@ def _built(public: Mapping[str, Any]) -> StepRule:
     between = [Law(law["intercept"], law["slope"], law["power"]) for law in laws["between"]]
     start = Propagation(**named, between=tuple(between))
     return NoiseAwareStep(**plain, start_propagation=start)
+
+
+def _fingerprint_of(antennas: Antennas) -> dict[str, Any]:
+    """What tells one list of antennas from another; the map holds them."""
+    text = antennas.as_text().encode()
+    return {"stations": len(antennas), "sha256": hashlib.sha256(text).hexdigest()}
 
 
 def fingerprint(data: Measurements) -> dict[str, Any]:

@@ -121,5 +121,5 @@ def resampled(data: Measurements, rng: np.random.Generator) -> Measurements:
     ids = np.repeat(np.arange(len(drawn)), [len(rows_of[user]) for user in drawn])
     return Measurements(
         ids, data.user_xyz[rows], data.bs_xyz[rows], data.gain_db[rows], data.bs[rows],
-        data.device[rows], data.crs,
+        data.device[rows], data.crs, data.antennas,
     )  # fmt: skip

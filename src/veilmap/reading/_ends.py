@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.antennas import BEAM_WIDTH_DEG
 from veilmap.errors import VeilmapError
 from veilmap.reading import _positions
 from veilmap.reading._parsing import Ids, Mask
@@ -66,7 +67,7 @@ def of_links(
     return Ends(
         crs, user, values.spread(user.xyz), bs_xyz, degrees,
         None if listed is None else listed.stations(bs.xyz),
-        _assumed(place, bs_place, crs, options),
+        (*_assumed(place, bs_place, crs, options), *_assumed_of(listed)),
     )  # fmt: skip
 
 
@@ -119,3 +120,15 @@ def _assumed(user: Place, bs: Place, crs: str | None, options: Options) -> tuple
     if options.quantity in ("rss", "rsrp"):
         notes.append(f"gain is {options.quantity} less {options.tx_power_dbm:g} dBm sent")
     return tuple(notes)
+
+
+def _assumed_of(listed: StationList | None) -> tuple[str, ...]:
+    """What is taken for granted about antennas."""
+    if listed is None or listed.azimuth_deg is None:
+        return ()
+    known = np.isfinite(listed.azimuth_deg)
+    if listed.beam_width_deg is not None:
+        known &= np.isnan(listed.beam_width_deg)
+    count = int(known.sum())
+    said = f"{count:,} antennas are taken to have beams of {BEAM_WIDTH_DEG:g}°: no column says"
+    return (said,) if count else ()

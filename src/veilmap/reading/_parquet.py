@@ -10,14 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from veilmap import _tables
+from veilmap.antennas import Antennas
 from veilmap.errors import VeilmapError
-from veilmap.measurements import CRS_NOTE
+from veilmap.measurements import ANTENNAS_NOTE, CRS_NOTE
 from veilmap.reading._raw import RawTable
 
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A Parquet file; one of ours also knows its coordinate system."""
+    """A Parquet file; one of ours also knows its coordinate system and antennas."""
 
     path: Path
 
@@ -34,10 +35,15 @@ class ParquetFile:
         try:
             table = pa.parquet.ParquetFile(self.path).read(columns=list(wanted))
             table.validate(full=True)  # text may be damaged
-            crs = _tables.note(self.path, "parquet", CRS_NOTE)
+            crs, note = (_tables.note(self.path, "parquet", n) for n in (CRS_NOTE, ANTENNAS_NOTE))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise self._unreadable(error) from None
-        return RawTable(self.path, table, np.arange(table.num_rows), crs=crs)
+        try:
+            antennas = None if note is None else Antennas.from_text(note)
+        except VeilmapError as error:
+            raise VeilmapError(f"{self.path}: {error}") from None
+        rows = np.arange(table.num_rows)
+        return RawTable(self.path, table, rows, crs=crs, antennas=antennas)
 
     def _unreadable(self, error: Exception) -> VeilmapError:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

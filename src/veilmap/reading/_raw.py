@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.antennas import Antennas
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -30,6 +32,8 @@ class RawTable:
         Of a layer of points; NaN where there is no point or no height.
     crs : str, optional
         What the file says its positions are in.
+    antennas : Antennas, optional
+        What the file says of its base stations' antennas.
     notes : tuple of str
         What had to be found out about the file.
     """
@@ -42,6 +46,7 @@ class RawTable:
     decimal: str = "."
     points: NDArray[np.float64] | None = None
     crs: str | None = None
+    antennas: Antennas | None = None
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:

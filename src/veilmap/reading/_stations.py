@@ -7,6 +7,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.antennas import impossible_widths
 from veilmap.errors import VeilmapError
 from veilmap.reading import _names, _parsing, _positions
 from veilmap.reading._positions import Place
@@ -66,6 +67,7 @@ def listed(file: TableFile, given: Mapping[str, str]) -> StationList:
         if parsed.unreadable.any():
             _stop(raw, raw.numbers[parsed.unreadable], f"{names[ours]} is not a number")
     place = _place(raw, names, given, numbers)
+    _check_antennas(raw, names, numbers)
     antenna = [numbers[name].values if name in numbers else None for name in _names.ANTENNA]
     return StationList(ids.rows(), place, *antenna)
 
@@ -91,6 +93,19 @@ def _place(
             "a latitude is beyond 90° or a longitude beyond 180° (are they swapped?)",
         )  # fmt: skip
     return place
+
+
+def _check_antennas(
+    raw: RawTable, names: Mapping[str, str], numbers: Mapping[str, _parsing.Parsed]
+) -> None:
+    if "azimuth" in numbers:
+        endless = np.isinf(numbers["azimuth"].values)
+        if endless.any():
+            _stop(raw, raw.numbers[endless], f"{names['azimuth']} is not finite")
+    if "beam_width" in numbers:
+        wrong = impossible_widths(numbers["beam_width"].values)
+        if wrong.any():
+            _stop(raw, raw.numbers[wrong], f"{names['beam_width']} is not over 0° and at most 360°")
 
 
 def _stop(raw: RawTable, rows: NDArray[np.int64], reason: str) -> NoReturn:

@@ -57,6 +57,8 @@ class Check:
     heights_m : ((low, high), (low, high))
         Of users and of base stations.
     rows_per_user : (least, median, most)
+    azimuths : int
+        Base stations whose antennas' azimuths are known.
     """
 
     file: str
@@ -68,6 +70,7 @@ class Check:
     rows_per_user: tuple[float, float, float]
     devices: int
     stations: tuple[StationCoverage, ...]
+    azimuths: int
     gain_db: tuple[float, ...]
     distance_m: tuple[float, ...]
     extent: tuple[float, float, float, float]
@@ -87,6 +90,7 @@ class Check:
         """Figures in words: what, and how much."""
         west, east, south, north = self.extent
         least, median, most = self.rows_per_user
+        looking = f", {self.azimuths:,} with an azimuth" if self.azimuths else ""
         users, stations = (f"{low:g} … {high:g} m" for low, high in self.heights_m)
         lines = [
             ("rows", f"{self.rows:,}"),
@@ -94,7 +98,7 @@ class Check:
             *((f"left out: {one.count:,}", self._where(one)) for one in self.left_out),
             ("duplicates", f"{self.duplicates:,}"),
             ("users", f"{self.users:,}, each {least:,} … {most:,} rows (median {median:,g})"),
-            ("base stations", f"{len(self.stations):,}"),
+            ("base stations", f"{len(self.stations):,}{looking}"),
             ("kinds of devices", f"{self.devices:,}"),
             ("gain (dB)", _spread(self.gain_db, 1)),
             ("distance (m)", _spread(self.distance_m, 0)),
@@ -135,6 +139,7 @@ def check(reading: Reading) -> Check:
         rows_per_user=(int(per_user.min()), float(np.median(per_user)), int(per_user.max())),
         devices=len(np.unique(data.device)),
         stations=_coverage(data, distance),
+        azimuths=0 if data.antennas is None else int(data.antennas.known(np.unique(data.bs)).sum()),
         gain_db=_percentiles(data.gain_db),
         distance_m=_percentiles(distance),
         extent=(float(west), float(east), float(south), float(north)),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.antennas import Antennas
 from veilmap.errors import VeilmapError
 from veilmap.measurements import BadRowsError, Measurements, OnBad
 from veilmap.reading import _ends, _names, _rows, _stations, _users, _values, _wide, doubts
@@ -59,7 +60,9 @@ def read_measurements(
     missing : sequence of float
         Values that stand for none; they are left out and counted.
     stations : path, optional
-        A file with the base stations' ids (bs) and positions, once for each.
+        A file with the base stations' ids (bs) and positions, once for each, and perhaps where
+        their antennas look (azimuth, clockwise from north) and how wide their beams are
+        (beam_width), in degrees; without an azimuth a station is isotropic.
     wide : str or sequence of str
         The columns of a table with a column for each base station: names, or patterns such as
         "site-*". The column's name is the base station's id.
@@ -114,7 +117,9 @@ def read(path: str | Path, options: Options) -> Reading:
         columns["bs"] = values.bs.rows()
     if "device" in rows.ids:
         columns["device"] = values.spread(rows.ids["device"].rows())
-    measurements = _measurements(columns, ends.crs, sieve)
+    # A list of stations stands in for all that the file itself says of them.
+    antennas = raw.antennas if ends.stations is None else ends.stations.antennas
+    measurements = _measurements(columns, ends.crs, antennas, sieve)
     return _account(measurements, rows, values, sieve, ends, options)
 
 
@@ -175,14 +180,14 @@ def _users_of(rows: Rows, ends: Ends, options: Options) -> NDArray:
 
 
 def _measurements(
-    columns: Mapping[str, NDArray], crs: str | None, sieve: Sieve
+    columns: Mapping[str, NDArray], crs: str | None, antennas: Antennas | None, sieve: Sieve
 ) -> Measurements | None:
     """What is left; None if nothing is."""
     for _ in range(2):  # again without the rows that are found to be bad
         if not sieve.kept.any():
             return None
         try:
-            return Measurements(**sieve.sifted(columns), crs=crs)  # type: ignore[arg-type]
+            return Measurements(**sieve.sifted(columns), crs=crs, antennas=antennas)  # type: ignore[arg-type]
         except BadRowsError as error:
             sieve.take_out_kept(error.bad)
     return None

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.antennas import Antennas
 from veilmap.measurements import Measurements
 from veilmap.reading.options import Quantity
 
@@ -49,6 +50,13 @@ class Stations:
     azimuth_deg: Values | None = None
     beam_width_deg: Values | None = None
 
+    @property
+    def antennas(self) -> Antennas | None:
+        """The antennas whose azimuths are known; None if there are none."""
+        if self.azimuth_deg is None:
+            return None
+        return Antennas.where_known(self.bs, self.azimuth_deg, self.beam_width_deg)
+
 
 @dataclass(frozen=True, eq=False)
 class Reading:
@@ -58,7 +66,8 @@ class Reading:
     ----------
     path : Path
     measurements : Measurements
-        With ``crs`` set where the positions are on real ground.
+        With ``crs`` set where the positions are on real ground, and ``antennas`` where
+        azimuths are known.
     rows : int
         Rows of the file; of a wide table its values.
     left_out : tuple of LeftOut
