@@ -118,6 +118,7 @@ def _field_variables(radio_map: RadioMap) -> dict[str, Any]:
     place = [field.grid.cell_size, *field.grid.origin]
     about = {"units": "dB", "long_name": "what obstacles leave over", "cell_size_and_origin": place}
     metres = {"units": "m", "long_name": "x, y and z of base stations"}
+    metres |= {"ids": json.dumps(field.ids)}
     return {
         "residual_field": (("station", "field_y", "field_x"), np.array(field.values), about),
         "field_station": (("station", "xyz"), field.stations, metres),
@@ -129,7 +130,9 @@ def _field(dataset: "xarray.Dataset", crs: str | None) -> Field:
     size, x, y = values.attrs["cell_size_and_origin"]
     rows, columns = values.shape[1:]
     grid = Grid(float(size), (rows, columns), (float(x), float(y)), crs)
-    return Field(grid, dataset["field_station"].values.astype(np.float64), values.values)
+    stations = dataset["field_station"]
+    ids = json.loads(stations.attrs["ids"])
+    return Field(grid, stations.values.astype(np.float64), values.values, ids)
 
 
 def _offsets(dataset: "xarray.Dataset") -> Offsets:

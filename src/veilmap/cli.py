@@ -8,7 +8,17 @@ import click
 import typer
 
 from veilmap import __version__
-from veilmap.commands import audit, bench, data, demo, export, federation, reproduce, train
+from veilmap.commands import (
+    audit,
+    bench,
+    compare,
+    data,
+    demo,
+    export,
+    federation,
+    reproduce,
+    train,
+)
 from veilmap.errors import VeilmapError
 
 app = typer.Typer(
@@ -57,6 +67,10 @@ app.command(
     epilog="Examples: `veilmap reproduce all`, `veilmap reproduce headline --seeds 0,1,2,3,4`,"
     " `veilmap reproduce fig-tradeoff --set tradeoffs=1,10 --json tradeoff.json`"
 )(reproduce.reproduce)
+app.command(
+    epilog="Examples: `veilmap compare links.parquet --schemes blocks --block 100`,"
+    " `veilmap compare links.parquet --methods k-nn,central --folds 3 --json scores.json`"
+)(compare.compare)
 app.command(epilog="Example: `veilmap bench --json bench.json`")(bench.bench)
 app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")

@@ -251,9 +251,14 @@ class RadioMap:
         Without offsets and patterns: what calibrated devices would measure from isotropic
         antennas. ``smooth=False`` takes the clear or the blocked law, whatever lies between.
         """
-        user, bs = paired(user_xyz, bs_xyz)
-        gains = self._gain_of_laws(user, bs, smooth)
-        return gains if self.field is None else gains + self.field.at(user, bs)
+        return self._gain(*paired(user_xyz, bs_xyz), smooth, None)
+
+    def _gain(
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], smooth: bool, bs: NDArray | None
+    ) -> NDArray[np.float64]:
+        """What laws and the field say, by the base stations' ids if there are any."""
+        gains = self._gain_of_laws(user, mast, smooth)
+        return gains if self.field is None else gains + self.field.at(user, mast, bs)
 
     def _gain_of_laws(
         self, user: NDArray[np.float64], bs: NDArray[np.float64], smooth: bool
@@ -268,9 +273,9 @@ class RadioMap:
     def predict_links(self, data: "HasMeasurements") -> NDArray[np.float64]:
         """What the devices of ``data`` would read on its links, (J,), in dB.
 
-        With offsets and patterns of those base stations that the map knows by id.
+        With offsets, patterns and fields of those base stations that the map knows by id.
         """
-        gains = self.predict(data.user_xyz, data.bs_xyz)
+        gains = self._gain(*paired(data.user_xyz, data.bs_xyz), True, data.bs)
         if data.bs is None:
             return gains
         if len(self.offsets) and data.device is not None:
@@ -392,9 +397,9 @@ def _field_gradients(radio_map: RadioMap, field: Field, links: Links) -> LocalGr
     user = np.repeat(np.arange(links.users), links.counts)
     now = links.gain_db - radio_map.predict_links(links)
     loss = np.bincount(user, now**2, links.users) / links.counts
-    left_over = now + field.at(links.user_xyz, links.bs_xyz)
+    left_over = now + field.at(links.user_xyz, links.bs_xyz, links.bs)
     each = 2.0 / links.counts[user]
-    numbers, shares = field.shares(links.user_xyz, links.bs_xyz)
+    numbers, shares = field.shares(links.user_xyz, links.bs_xyz, links.bs)
     by_field = np.zeros((links.users, 2, field.values.size))
     np.add.at(by_field[:, 0], (user[:, None], numbers), (-each * left_over)[:, None] * shares)
     np.add.at(by_field[:, 1], (user[:, None], numbers), each[:, None] * shares)
@@ -404,13 +409,19 @@ def _field_gradients(radio_map: RadioMap, field: Field, links: Links) -> LocalGr
 
 def _field_arrays(field: Field) -> dict[str, Any]:
     place = [field.grid.cell_size, *field.grid.shape, *field.grid.origin]
-    return {"field": field.values, "field_stations": field.stations, "field_place": np.array(place)}
+    return {
+        "field": field.values,
+        "field_stations": field.stations,
+        "field_ids": json.dumps(field.ids),
+        "field_place": np.array(place),
+    }
 
 
 def _field_of(arrays: Mapping[str, Any], crs: str | None) -> Field:
     size, rows, columns, x, y = np.asarray(arrays["field_place"]).tolist()
     grid = Grid(size, (int(rows), int(columns)), (x, y), crs)
-    return Field(grid, np.asarray(arrays["field_stations"]), np.asarray(arrays["field"]))
+    ids = json.loads(str(arrays["field_ids"]))
+    return Field(grid, np.asarray(arrays["field_stations"]), np.asarray(arrays["field"]), ids)
 
 
 def _rich_gradients(

@@ -17,6 +17,7 @@ from veilmap.experiments import Experiment, results
 from veilmap.reports import metres
 
 if TYPE_CHECKING:
+    from veilmap.comparing import Comparison
     from veilmap.deployment import Process
     from veilmap.reading import Check
 
@@ -183,5 +184,35 @@ def _numbers(table: Table, *titles: str) -> None:
         table.add_column(title, justify="right", no_wrap=True)
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+def _number(value: float | None, digits: int, sign: str = "-") -> str:
+    return "" if value is None or math.isnan(value) else f"{value:{sign}.{digits}f}"
+
+
+def comparison_tables(comparison: "Comparison") -> list[Table]:
+    """A table for each way of setting test data aside."""
+    rows = comparison.summaries()
+    found = []
+    for scheme in dict.fromkeys(row.scheme for row in rows):
+        own = [row for row in rows if row.scheme == scheme]
+        table = _table(f"Error on test data: {scheme}, {own[0].folds} folds")
+        table.caption = (
+            "±: standard error over folds; cost: MAE above our central mode; seconds a fold"
+        )
+        table.add_column("method", no_wrap=True)
+        _numbers(table, "MAE (dB)", "±", "RMSE", "cost", "s")
+        table.add_column("model")
+        for row in own:
+            cost = "" if row.method == "central" else _number(row.cost_db, 2, sign="+")
+            table.add_row(
+                row.method, f"{row.mae_db:.2f}", _number(row.spread_db, 2), f"{row.rmse_db:.2f}",
+                cost, f"{row.seconds:.1f}", _models(row.models),
+            )  # fmt: skip
+        found.append(table)
+    return found
+
+
+def _models(models: Sequence[tuple[str, int]]) -> str:
+    """What was chosen, and how often where that differs between folds."""
+    if len(models) == 1:
+        return models[0][0]
+    return "; ".join(f"{name} ({count}×)" for name, count in models)

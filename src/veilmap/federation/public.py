@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import offsets as no_offsets
+from veilmap._ids import Id
 from veilmap.antennas import Antennas
 from veilmap.offsets import Offsets
 
@@ -17,7 +18,9 @@ class Public:
     Attributes
     ----------
     stations : (B, 3) float
-        Base stations.
+        Where base stations are.
+    ids : B ids
+        Which they are.
     offsets : Offsets
         Whose offsets are to be learned.
     heights : (rows, columns) float, optional
@@ -27,6 +30,7 @@ class Public:
     """
 
     stations: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)), repr=False)
+    ids: tuple[Id, ...] = ()
     offsets: Offsets = no_offsets.NONE
     heights: NDArray[np.float64] | None = field(default=None, repr=False)
     antennas: Antennas | None = field(default=None, repr=False)

@@ -1,5 +1,6 @@
 """Obstacles first, then what they leave over."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
+from veilmap._ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.federation.public import NOTHING, Public
 from veilmap.federation.steps import NoiseAwareStep, ServerState, StepRule
@@ -41,8 +43,8 @@ class ThenField:
     spacing: float
     first: StepRule = field(default_factory=NoiseAwareStep)
     rounds: int = 1
-    tension: float = 0.5
-    shrinking: float = 0.03
+    tension: float = 1.0
+    shrinking: float = 0.003
 
     def __post_init__(self) -> None:
         for name in ("spacing", "tension", "shrinking"):
@@ -55,7 +57,9 @@ class ThenField:
         if len(public.stations) == 0:
             raise VeilmapError("a residual field needs to know the base stations")
         state = self.first.start(grid, public)
-        return replace(state, memory={**state.memory, "stations": public.stations})
+        ids = np.array([str(one) for one in public.ids], dtype=np.str_)
+        known = {"stations": public.stations, "station_ids": ids}
+        return replace(state, memory={**state.memory, **known})
 
     def __call__(
         self,
@@ -71,16 +75,18 @@ class ThenField:
         if state.radio_map.field is not None:
             return self._field_step(state, state.radio_map.field, by_cells)
         new = self.first(state, by_cells, by_theta, before)
-        stations = state.memory["stations"]
+        known = {name: state.memory[name] for name in ("stations", "station_ids")}
         if new.round < before:
-            return replace(new, memory={**new.memory, "stations": stations})
-        empty = Field(self._places(new.radio_map.grid), stations)
+            return replace(new, memory={**new.memory, **known})
+        empty = self.empty(new.radio_map.grid, known["stations"], known["station_ids"].tolist())
         sums = {"field_sum": np.zeros(2 * empty.values.size), "field_rounds": np.zeros(1)}
         return ServerState(replace(new.radio_map, field=empty), new.round, sums)
 
-    def _places(self, grid: Grid) -> Grid:
+    def empty(self, grid: Grid, stations: NDArray[np.float64], ids: Sequence[Id]) -> Field:
+        """A field over the ground of ``grid`` that is 0 everywhere."""
         west, east, south, north = grid.extent
-        return Grid.covering([(west, south), (east, north)], self.spacing, crs=grid.crs)
+        places = Grid.covering([(west, south), (east, north)], self.spacing, crs=grid.crs)
+        return Field(places, stations, ids=tuple(ids))
 
     def _field_step(
         self, state: ServerState, old: Field, by_cells: NDArray[np.float64]

@@ -38,7 +38,7 @@ class ServerState:
 
     radio_map: RadioMap
     round: int = 0
-    memory: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    memory: Mapping[str, NDArray] = field(default_factory=dict)
 
 
 class StepRule(Protocol):

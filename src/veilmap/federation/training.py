@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
 from veilmap._describe import described
+from veilmap._ids import Id
 from veilmap.antennas import Antennas
 from veilmap.errors import VeilmapError
 from veilmap.federation import flower
@@ -125,7 +126,8 @@ def train(
         )
     if sees == "sums" and keep_users is not None:
         raise VeilmapError("keep_users: this server sees no single user's upload, only sums")
-    stations, offsets = np.unique(data.bs_xyz, axis=0), _unknown_offsets(data, calibrate)
+    offsets, (masts, ids) = _unknown_offsets(data, calibrate), stations_of(data)
+    stations = np.unique(masts, axis=0)
     config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
     if len(offsets):
         config["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
@@ -137,7 +139,7 @@ def train(
     training = Training(
         grid, mechanism, sees, rounds, seed, step, participation, config,
         stations, keep_uploads, keep_users, test, test_every, out, resume,
-        checkpoint_every, on_round, Public(stations, offsets, known, data.antennas),
+        checkpoint_every, on_round, Public(masts, ids, offsets, known, data.antennas),
     )  # fmt: skip
     return _engine(engine)(training, data, mechanism, seed)
 
@@ -150,6 +152,14 @@ def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
             f" {heights.shape}"
         )
     return heights
+
+
+def stations_of(data: Measurements) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+    """Every base station once: where it is, and its id. Several may share a mast."""
+    ids, number = np.unique(data.bs, return_inverse=True)
+    keys = np.column_stack([data.bs_xyz, number.reshape(-1)])
+    distinct = np.unique(keys, axis=0)
+    return distinct[:, :3], tuple(ids[distinct[:, 3].astype(np.int64)].tolist())
 
 
 def _unknown_offsets(data: Measurements, calibrate: Collection[Calibrated]) -> Offsets:
@@ -256,4 +266,8 @@ def fingerprint(data: Measurements) -> dict[str, Any]:
     digest = hashlib.sha256()
     for values in (links.offsets, links.user_xyz, links.bs_xyz, links.gain_db):
         digest.update(values.tobytes())
+    for ids in (links.bs, links.device):
+        names, number = np.unique(np.asarray(ids), return_inverse=True)
+        digest.update(json.dumps([str(name) for name in names]).encode())
+        digest.update(number.astype(np.int64).tobytes())
     return {"users": links.users, "links": len(data), "sha256": digest.hexdigest()}

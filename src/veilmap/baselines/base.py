@@ -1,0 +1,60 @@
+"""What all baselines share: base stations by place and id."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap import _ids
+from veilmap.errors import VeilmapError
+from veilmap.evaluation import KnowsDevices, Predictor
+from veilmap.measurements import Measurements
+
+if TYPE_CHECKING:
+    from scipy.spatial import KDTree
+
+
+class Baseline(Predictor, KnowsDevices, Protocol):
+    """A predictor that is fitted to pooled measurements."""
+
+    def fit(self, data: Measurements) -> "Baseline":
+        """Fit and return itself."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stations:
+    """The base stations of some measurements, each by its id, and where it is."""
+
+    ids: NDArray
+    xyz: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, data: Measurements) -> "Stations":
+        """Every id once, at its first position."""
+        ids, first = np.unique(data.bs, return_index=True)
+        return cls(ids, data.bs_xyz[first])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def numbers(self, bs: NDArray | None, bs_xyz: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Each link's station: by its id, or the nearest one where the id is not known."""
+        nearest = tree_of(self.xyz).query(bs_xyz)[1]
+        if bs is None:
+            return nearest
+        known = _ids.places(bs, _ids.in_order(self.ids.tolist()))
+        return np.where(known >= 0, known, nearest)
+
+
+def tree_of(points: NDArray[np.float64]) -> "KDTree":
+    """For the nearest among points."""
+    from scipy.spatial import KDTree  # slow to import, needed only here
+
+    return KDTree(points)
+
+
+def not_fitted() -> VeilmapError:
+    """What to say to whoever predicts too early."""
+    return VeilmapError("fit the baseline before predicting with it")

@@ -1,0 +1,66 @@
+"""Gradient-boosted trees over the ends of links."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap.baselines.base import Stations, not_fitted
+from veilmap.errors import VeilmapError
+from veilmap.geometry import paired
+from veilmap.measurements import Measurements
+from veilmap.radiomap import HasMeasurements, log_distance
+
+_MOST_CATEGORIES = 255  # scikit-learn's limit
+
+
+@dataclass
+class GradientBoosting:
+    """scikit-learn's histogram gradient boosting on positions, distance, bearing and station."""
+
+    iterations: int = 300
+    _model: Any = field(default=None, init=False, repr=False)
+    _stations: Stations | None = field(default=None, init=False, repr=False)
+
+    def fit(self, data: Measurements) -> "GradientBoosting":
+        """Grow the trees."""
+        try:
+            from sklearn.ensemble import HistGradientBoostingRegressor
+        except ImportError:
+            raise VeilmapError(
+                "gradient boosting needs scikit-learn: pip install 'veilmap[learn]'"
+            ) from None
+        self._stations = Stations.of(data)
+        columns = self._columns(data.user_xyz, data.bs_xyz, data.bs)
+        kinds = [columns.shape[1] - 1] if len(self._stations) <= _MOST_CATEGORIES else None
+        model = HistGradientBoostingRegressor(
+            max_iter=self.iterations, categorical_features=kinds, random_state=0
+        )
+        self._model = model.fit(columns, data.gain_db)
+        return self
+
+    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+        """Gain of each link in dB."""
+        return self._answered(*paired(user_xyz, bs_xyz), None)
+
+    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
+        """Gain of each link in dB, by its base station's id."""
+        return self._answered(data.user_xyz, data.bs_xyz, data.bs)
+
+    def _answered(
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
+    ) -> NDArray[np.float64]:
+        if self._model is None:
+            raise not_fitted()
+        return self._model.predict(self._columns(user, mast, bs))
+
+    def _columns(
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
+    ) -> NDArray[np.float64]:
+        assert self._stations is not None
+        east, north = (user - mast)[:, :2].T
+        numbers = self._stations.numbers(bs, mast)
+        return np.column_stack(
+            [user, mast, log_distance(user, mast), np.arctan2(east, north), numbers]
+        )

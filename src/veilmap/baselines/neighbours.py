@@ -1,0 +1,79 @@
+"""The nearest measured links."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap import _checks
+from veilmap.baselines.base import Stations, not_fitted, tree_of
+from veilmap.geometry import paired
+from veilmap.measurements import Measurements
+from veilmap.radiomap import HasMeasurements
+
+if TYPE_CHECKING:
+    from scipy.spatial import KDTree
+
+
+@dataclass
+class NearestNeighbours:
+    """Mean of the k links whose ends are nearest, weighted by inverse distance.
+
+    Parameters
+    ----------
+    neighbours : int
+        k.
+    same_station : bool
+        Only among links of the same base station: better where each was measured often. Else a
+        link is a point in four dimensions, x and y of both its ends.
+    """
+
+    neighbours: int = 5
+    same_station: bool = False
+    _trees: "list[KDTree]" = field(default_factory=list, init=False, repr=False)
+    _gains: list[NDArray[np.float64]] = field(default_factory=list, init=False, repr=False)
+    _stations: Stations | None = field(default=None, init=False, repr=False)
+
+    def fit(self, data: Measurements) -> "NearestNeighbours":
+        """Remember all links."""
+        _checks.whole("neighbours", self.neighbours, least=1)
+        if not self.same_station:
+            self._trees = [tree_of(np.hstack([data.user_xyz[:, :2], data.bs_xyz[:, :2]]))]
+            self._gains = [data.gain_db]
+            return self
+        self._stations = Stations.of(data)
+        number = self._stations.numbers(data.bs, data.bs_xyz)
+        own = [number == station for station in range(len(self._stations))]
+        self._trees = [tree_of(data.user_xyz[rows, :2]) for rows in own]
+        self._gains = [data.gain_db[rows] for rows in own]
+        return self
+
+    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+        """Gain of each link in dB."""
+        return self._answered(*paired(user_xyz, bs_xyz), None)
+
+    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
+        """Gain of each link in dB, by its base station's id."""
+        return self._answered(data.user_xyz, data.bs_xyz, data.bs)
+
+    def _answered(
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
+    ) -> NDArray[np.float64]:
+        if not self._trees:
+            raise not_fitted()
+        if self._stations is None:
+            return self._mean_of_nearest(0, np.hstack([user[:, :2], mast[:, :2]]))
+        station, gain = self._stations.numbers(bs, mast), np.empty(len(user))
+        for number in np.unique(station):
+            own = station == number
+            gain[own] = self._mean_of_nearest(number, user[own, :2])
+        return gain
+
+    def _mean_of_nearest(self, number: int, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        gains = self._gains[number]
+        count = min(self.neighbours, len(gains))
+        apart, index = self._trees[number].query(places, count, workers=-1)
+        apart, index = apart.reshape(-1, count), index.reshape(-1, count)
+        weights = 1.0 / np.maximum(apart, 1e-6)  # a link at the same place counts alone
+        return (weights * gains[index]).sum(axis=1) / weights.sum(axis=1)
