@@ -465,6 +465,21 @@ def test_what_looks_wrong_is_said(tmp_path, changes, options, doubt):
         assert doubt in doubts_of(tmp_path, changes, **options)
 
 
+def test_two_sites_with_one_id_are_noticed(tmp_path):
+    table = links(rows=80)
+    far = table["bs"] * (np.arange(80) < 30) == 1  # 15 of 40 links of base station 1
+    moved = {"user_x": table["user_x"] + 3000 * far}
+    gain = np.where(far, -80.0, -90.0) + np.linspace(0, 1, 80)
+    doubt = doubts_of(tmp_path, table | moved | {"gain": gain})
+    assert "15 links of base station 1 are 2," in doubt
+    assert "base station 0" not in doubt
+    # Weak links across a gap are what distance does, and a few strong ones are chance.
+    assert doubts_of(tmp_path, table | moved | {"gain": np.where(far, -120.0, gain)}) == ""
+    few = far & (np.arange(80) < 10)
+    moved = {"user_x": table["user_x"] + 3000 * few}
+    assert doubts_of(tmp_path, table | moved | {"gain": gain}) == ""
+
+
 def test_swapped_degrees_are_noticed(tmp_path):
     table = walk()
     swapped = table | {"latitude": table["longitude"], "longitude": table["latitude"]}

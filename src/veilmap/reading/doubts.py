@@ -17,6 +17,10 @@ _FEW_LIVE_BEYOND_DEG = 70.0
 _ABOVE_STATIONS_M = 50.0
 _BELOW_STATIONS_M = 300.0
 _NO_ORIGIN_M = 10e3
+# Links beyond a gap in distances belong to another site, if they are many and stronger.
+_GAP_RATIO = 1.5
+_FEW_BEYOND = 10
+_STRONGER_DB = 6.0
 
 
 def about(reading: Reading) -> list[str]:
@@ -71,6 +75,29 @@ def _distances(reading: Reading) -> Iterator[str]:
         )
 
 
+def _same_id(reading: Reading) -> Iterator[str]:
+    data = reading.measurements
+    distance = np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T)
+    order = np.lexsort((distance, data.bs))
+    ends = np.flatnonzero(data.bs[order][1:] != data.bs[order][:-1]) + 1
+    for rows in np.split(order, ends):
+        if len(rows) < 2 * _FEW_BEYOND:
+            continue
+        start = int(np.diff(distance[rows]).argmax()) + 1
+        near, far = rows[:start], rows[start:]
+        if min(len(near), len(far)) < _FEW_BEYOND:
+            continue
+        # As many links this side of the gap: what the far ones should be weaker than.
+        stronger = np.median(data.gain_db[far]) - np.median(data.gain_db[near[-len(far) :]])
+        edge, beyond = distance[near[-1]], distance[far[0]]
+        if beyond > _GAP_RATIO * edge and stronger > _STRONGER_DB:
+            yield (
+                f"{len(far):,} links of base station {data.bs[far[0]]} are {beyond:,.0f} …"
+                f" {distance[far[-1]]:,.0f} m long, beyond a gap from {edge:,.0f} m on, and"
+                f" {stronger:.0f} dB stronger than those before it: another site with the same id?"
+            )
+
+
 def _swapped(reading: Reading) -> Iterator[str]:
     if reading.degrees is None:
         return
@@ -119,5 +146,5 @@ def _order(reading: Reading) -> Iterator[str]:
 
 
 _FINDERS: tuple[Callable[[Reading], Iterator[str]], ...] = (
-    _values, _distances, _swapped, _origin, _one_place, _heights, _order,
+    _values, _distances, _same_id, _swapped, _origin, _one_place, _heights, _order,
 )  # fmt: skip
