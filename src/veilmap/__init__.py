@@ -7,12 +7,15 @@ from veilmap import (
     attacks,
     baselines,
     buildings,
+    comparing,
     exporting,
     federation,
     layers,
     mechanisms,
+    models,
     theory,
 )
+from veilmap.antennas import Antennas
 from veilmap.auditing import Audit, audit
 from veilmap.buildings import Building
 from veilmap.errors import VeilmapError
@@ -36,6 +39,7 @@ __version__ = "0.5.0"
 
 __all__ = [
     "AggregateGaussian",
+    "Antennas",
     "Audit",
     "Building",
     "Crossings",
@@ -60,12 +64,14 @@ __all__ = [
     "audit",
     "baselines",
     "buildings",
+    "comparing",
     "exporting",
     "federation",
     "layers",
     "local_gradient_blocks",
     "local_gradients",
     "mechanisms",
+    "models",
     "theory",
     "trace",
     "train",
