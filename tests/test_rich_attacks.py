@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import veilmap as vm
 from strategies import rich_maps_and_data
+from test_cli import run as command
 from veilmap._kernels import candidates as kernels
 from veilmap.attacks import GradientInversion, MatchedFilter
 from veilmap.attacks.candidates import Candidates, expected_gradients
@@ -143,6 +144,15 @@ def test_a_damaged_list_of_base_stations_is_named(sectors, tmp_path, content):
     (tmp_path / "run" / "base_stations.csv").write_text(content)
     with pytest.raises(vm.VeilmapError, match=r"base_stations\.csv is damaged"):
         Run.load(tmp_path / "run")
+
+
+def test_one_mast_with_several_ids_needs_no_name_in_an_export(capsys, sectors, tmp_path):
+    scene, data = sectors
+    one = data.select((data.bs_xyz == data.bs_xyz[0]).all(axis=1))
+    assert len(np.unique(one.bs)) == 2
+    calibrated(one, scene.grid, rounds=1, out=tmp_path / "run")
+    code, _, _ = command(capsys, "export", str(tmp_path / "run"), str(tmp_path / "gain.nc"))
+    assert code == 0
 
 
 def with_two_laws_only(transcript):

@@ -25,15 +25,15 @@ def _link(place, station, frame, terrain, laws, walk):
     powers, theta = laws
     cells, e, ones_x, ones_y, share, rise = walk
     ax, ay, az, bx, by, bz = _ends(place, station, frame)
-    # Laws between are felt where S itself is 0 for every purpose.
-    deepest = DEEPEST if len(powers) else BLOCKED
-    product, n = _blockage(
-        ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y, deepest
-    )
     log_d = _log_distance(place, station)
     if len(powers):
+        # Laws between are felt where S itself is 0 for every purpose.
+        product, n = _blockage(
+            ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y, DEEPEST
+        )
         predicted, moved = _mixture(product, log_d, powers, theta, share, rise)
     else:
+        product, n = _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y)
         s = 1.0 / product if product < BLOCKED else 0.0
         nlos = theta[2] + theta[3] * log_d
         moved = (theta[0] + theta[1] * log_d - nlos) * s  # ∂γ/∂(log S)
