@@ -96,17 +96,20 @@ def total_variation(image):
 
 def shares(radio_map, place, stations):
     """a_b of one place: ∂(gradient)/∂(residual of b), (B, M), for one link each."""
-    theta = radio_map.propagation.as_array()
+    clear, blocked, *between = radio_map.propagation.as_array().reshape(-1, 2)
+    powers = np.array([1.0, *radio_map.propagation.powers])
     result = np.zeros((len(stations), radio_map.grid.cells))
     predicted = np.zeros(len(stations))
     for b, station in enumerate(stations):
         s = los_weight(radio_map, place, station)
         log_d = math.log10(max(np.linalg.norm(np.subtract(place, station)), 1.0))
-        los, nlos = theta[0] + theta[1] * log_d, theta[2] + theta[3] * log_d
-        predicted[b] = nlos + (los - nlos) * s
+        laws = np.array([clear, *between, blocked]) @ [1.0, log_d]
+        # γ = γ_blocked + Σ S^p (γ_law − γ_next), from the clear law to the last before blocked
+        predicted[b] = laws[-1] - np.diff(laws) @ s**powers
+        by_log_s = -np.diff(laws) @ (powers * s**powers)
         for cell, _, z in crossings(radio_map.grid, place, station):
             e = math.exp(radio_map.sharpness * (radio_map.heights.flat[cell] - z))
-            result[b, cell] += (los - nlos) * radio_map.sharpness * s * e / (1 + e)
+            result[b, cell] += by_log_s * radio_map.sharpness * e / (1 + e)
     return result, predicted
 
 

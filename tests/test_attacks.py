@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import naive
 import veilmap as vm
-from strategies import maps_and_data
+from strategies import rich_maps_and_data
 from veilmap._kernels import allocation
 from veilmap._kernels import candidates as kernels
 from veilmap.attacks import (
@@ -201,8 +201,8 @@ def test_the_aligned_noise_leads_back_to_its_user(city):
     assert rms(PlaneInversion().locate(run.transcript).errors(truth)[0]) < 30
 
 
-@given(maps_and_data())
-@settings(max_examples=25)
+@given(rich_maps_and_data())
+@settings(max_examples=40)
 def test_templates_are_the_gradients_of_users_at_candidates(case):
     radio_map, data = case
     places = np.array([own.user_xyz[0] for own in map(data.of_user, data.users.tolist())])
@@ -233,8 +233,8 @@ def test_templates_sum_their_products_over_blocks(city):
         np.testing.assert_allclose(made.products[:, number], sums, rtol=1e-3, atol=1e-12)
 
 
-@given(maps_and_data())
-@settings(max_examples=25)
+@given(rich_maps_and_data())
+@settings(max_examples=40)
 def test_the_evidence_is_a_ratio_of_normal_densities(case):
     radio_map, data = case
     grid, rng = radio_map.grid, np.random.default_rng(1)
@@ -248,7 +248,7 @@ def test_the_evidence_is_a_ratio_of_normal_densities(case):
     out = np.empty(len(places))
     kernels.log_evidence(
         0, len(places), places, users, stations, gains, grid.frame, radio_map.terrain,
-        radio_map.propagation.as_array(), uploads, variances, counts, 1.0, 4.0, grid.cells, out,
+        radio_map.propagation.parameters, uploads, variances, counts, 1.0, 4.0, grid.cells, out,
     )  # fmt: skip
     for k, place in enumerate(places):
         expected = naive.log_evidence(

@@ -6,36 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import naive
 import veilmap as vm
-from strategies import maps_and_data
+from strategies import rich_maps_and_data
 from veilmap._kernels import degrees
 from veilmap.offsets import Offsets
 from veilmap.propagation import Law
-
-
-@st.composite
-def rich_maps_and_data(draw):
-    """A random map with up to four laws and offsets, and measurements of a few users."""
-    plain, data = draw(maps_and_data())
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    powers = draw(st.sampled_from([(), (0.03,), (0.5, 0.1), (0.3, 0.1, 0.02)]))
-    between = tuple(Law(*rng.uniform([-50, -40], [-30, -20]), power) for power in powers)
-    data = replace(
-        data,
-        bs=rng.choice(["a", "b", "c"], len(data)),
-        device=rng.integers(0, 2, len(data)),
-    )
-    known = [
-        Offsets(),
-        Offsets(("b", "a"), (), (3.0, -5.0)),
-        Offsets(("c", "zz"), (1, 0), (2.0, 9.0, -1.0, 4.0)),
-    ]
-    offsets = draw(st.sampled_from(known))
-    theta = replace(plain.propagation, between=between)
-    return vm.RadioMap(plain.grid, plain.heights, theta, plain.sharpness, offsets), data
 
 
 def plain_losses(radio_map, data):

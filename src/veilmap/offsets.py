@@ -53,6 +53,11 @@ class Offsets:
         known = np.append(self.values, 0.0)  # index −1: nobody we know
         return known[self.numbers_of(bs, device)].sum(axis=0)
 
+    def of_stations(self, bs: NDArray) -> NDArray[np.float64]:
+        """The offsets of base stations alone, (B,), in dB, whatever the device."""
+        known = np.append(self.values, 0.0)
+        return known[_ids.places(bs, self._stations)]
+
     def numbers_of(self, bs: NDArray, device: NDArray) -> NDArray[np.int64]:
         """Which offsets apply to each link, (2, J): its station's and its device's, or −1."""
         own = _ids.places(bs, self._stations)

@@ -103,6 +103,11 @@ class Propagation:
         rest = [value for law in self.between for value in (law.intercept, law.slope)]
         return np.array([*astuple(self)[:_NAMED], *rest])
 
+    @property
+    def parameters(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The powers of the laws between, and θ: as the kernels take them."""
+        return np.array(self.powers), self.as_array()
+
     def gain(self, log_distance: NDArray[np.float64], los: NDArray) -> NDArray[np.float64]:
         """Gain in dB where ``los`` is the share (0 … 1) or truth of line of sight."""
         clear = self.los_intercept + self.los_slope * log_distance

@@ -2,7 +2,9 @@
 
 One user at place p measures the public base stations b. Its gradient is linear in the
 residuals r_b = (measured − predicted gain): g = Σ_b r_b a_b, with
-a_bm = (2/J)(γ_LOS − γ_NLOS) · sharpness · S · e_m/(1 + e_m) over the cells m under link b.
+a_bm = (2/J) ∂γ/∂(log S) · sharpness · e_m/(1 + e_m) over the cells m under link b. With two laws
+∂γ/∂(log S) = (γ_LOS − γ_NLOS) S. Gains come less the offsets that the client takes off.
+``laws`` = (powers, θ) travels like ``frame`` and ``terrain``; no powers: two laws.
 """
 
 import math
@@ -10,6 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
+from veilmap._kernels.degrees import DEEPEST, _mixture
 from veilmap._kernels.links import BLOCKED, _blockage, _buffers, _ends, _log_distance
 
 # Cells that carry less than this share of a candidate's evidence are left out.
@@ -17,20 +20,38 @@ _FAINT = 1e-4
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _link(place, station, frame, terrain, theta, cells, e, ones_x, ones_y):
+def _link(place, station, frame, terrain, laws, walk):
     """One link: e becomes a_b but for the factor 2/J; number of cells, predicted gain."""
+    powers, theta = laws
+    cells, e, ones_x, ones_y, share, rise = walk
     ax, ay, az, bx, by, bz = _ends(place, station, frame)
-    product, n = _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y)
-    s = 1.0 / product if product < BLOCKED else 0.0
     log_d = _log_distance(place, station)
-    nlos = theta[2] + theta[3] * log_d
-    apart = theta[0] + theta[1] * log_d - nlos
-    scale = apart * s * terrain[3]
-    if s == 0.0:
+    if len(powers):
+        # Laws between are felt where S itself is 0 for every purpose.
+        product, n = _blockage(
+            ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y, DEEPEST
+        )
+        predicted, moved = _mixture(product, log_d, powers, theta, share, rise)
+    else:
+        product, n = _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y)
+        s = 1.0 / product if product < BLOCKED else 0.0
+        nlos = theta[2] + theta[3] * log_d
+        moved = (theta[0] + theta[1] * log_d - nlos) * s  # ∂γ/∂(log S)
+        predicted = nlos + moved
+    scale = moved * terrain[3]
+    if moved == 0.0:
         n = 0
     for m in range(n):
         e[m] = scale * e[m] / (1.0 + e[m])
-    return n, nlos + apart * s
+    return n, predicted
+
+
+@njit(nogil=True, cache=True)
+def _room(frame, laws):
+    """What one walk after the other writes into."""
+    cells, e, _ = _buffers(frame)
+    degrees = len(laws[1]) // 2
+    return cells, e, np.ones(2), np.ones(2), np.empty(degrees), np.empty(degrees)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -42,7 +63,7 @@ def expected_gradients(
     gains,
     frame,
     terrain,
-    theta,
+    laws,
     block_of,
     expected,
     shifted,
@@ -53,15 +74,13 @@ def expected_gradients(
     ``gains`` is (n, B); ``expected`` and ``shifted`` are (n, M); ``products`` (n, 3, blocks)
     takes the sums of expected², shifted² and expected · shifted over each block of cells.
     """
-    cells, e, _ = _buffers(frame)
-    ones_x, ones_y = np.ones(2), np.ones(2)
+    walk = _room(frame, laws)
+    cells, e = walk[:2]
     per_link = 2.0 / len(stations)
     both = np.zeros((len(block_of), 2), np.float32)  # side by side, so that one cell is one place
     for i in range(start, stop):
         for b in range(len(stations)):
-            n, predicted = _link(
-                places[i], stations[b], frame, terrain, theta, cells, e, ones_x, ones_y
-            )
+            n, predicted = _link(places[i], stations[b], frame, terrain, laws, walk)
             residual = gains[i, b] - predicted
             for m in range(n):
                 share = per_link * e[m]
@@ -81,12 +100,12 @@ def expected_gradients(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _shares(place, stations, gains, frame, terrain, theta, walk, links):
+def _shares(place, stations, gains, frame, terrain, laws, walk, links):
     """All a_b of a place end to end in ``links``; residuals as expected."""
-    cells, e, ones_x, ones_y = walk
+    cells, e = walk[:2]
     offsets, all_cells, all_shares, residuals = links
     for b in range(len(stations)):
-        n, predicted = _link(place, stations[b], frame, terrain, theta, cells, e, ones_x, ones_y)
+        n, predicted = _link(place, stations[b], frame, terrain, laws, walk)
         residuals[b] = gains[b] - predicted
         first = offsets[b]
         for m in range(n):
@@ -190,7 +209,7 @@ def _add_moments(links, taken, per_link, spread, slots, own_slots, own_shares, c
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def log_evidence(
-    start, stop, places, users, stations, gains, frame, terrain, theta,
+    start, stop, places, users, stations, gains, frame, terrain, laws,
     uploads, variances, counts, clip, spread, most_cells, out,
 ):  # fmt: skip
     """How much better each place explains its user's upload than noise alone does.
@@ -199,8 +218,8 @@ def log_evidence(
     deviation ``spread``. A user who measured only a share f of the stations has each link
     with probability f. The gradient was clipped to ``clip``.
     """
-    cells, e, _ = _buffers(frame)
-    walk = (cells, e, np.ones(2), np.ones(2))
+    walk = _room(frame, laws)
+    cells = walk[0]
     stations_count, size = len(stations), frame[3] * frame[4]
     links = (
         np.zeros(stations_count + 1, np.int64), np.empty(stations_count * len(cells), np.int64),
@@ -214,7 +233,7 @@ def log_evidence(
         user = users[k]
         upload, variance = uploads[user], variances[user]
         taken, per_link = counts[user] / stations_count, 2.0 / counts[user]
-        _shares(places[k], stations, gains[k], frame, terrain, theta, walk, links)
+        _shares(places[k], stations, gains[k], frame, terrain, laws, walk, links)
         count, whole = _add_energy(links, taken, per_link, spread, energy, touched)
         scale = min(1.0, clip * clip / max(whole, 1e-300))  # what clipping left of the energy
         n = _strongest(energy, touched, count, variance, scale, slots, chosen)

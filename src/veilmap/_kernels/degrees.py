@@ -51,12 +51,7 @@ def user_gradients(
                 ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y, DEEPEST
             )
             log_d = _log_distance(user[j], bs[j])
-            _shares(product, powers, share, rise)
-            predicted, moved = 0.0, 0.0
-            for law in range(laws):
-                value = theta[2 * law] + theta[2 * law + 1] * log_d
-                predicted += share[law] * value
-                moved += rise[law] * value
+            predicted, moved = _mixture(product, log_d, powers, theta, share, rise)
             residual = gain[j] - predicted
             residuals[j] = residual
             loss += residual * residual
@@ -69,6 +64,18 @@ def user_gradients(
                 for m in range(n):
                     row[cells[m]] += scale * e[m] / (1.0 + e[m])
         losses[i] = loss / links
+
+
+@njit(inline="always")
+def _mixture(product, log_d, powers, theta, share, rise):
+    """γ of a link with S = 1/product by all laws, and ∂γ/∂(log S); fills ``share``, ``rise``."""
+    _shares(product, powers, share, rise)
+    predicted, moved = 0.0, 0.0
+    for law in range(len(share)):
+        value = theta[2 * law] + theta[2 * law + 1] * log_d
+        predicted += share[law] * value
+        moved += rise[law] * value
+    return predicted, moved
 
 
 @njit(inline="always")

@@ -34,19 +34,24 @@ class Candidates:
         All public base stations, or every k-th of very many.
     best_map : RadioMap
         The server's best knowledge of the city, which says what users there measure.
+    bs : (B,) ids, optional
+        Of the stations, where maps have offsets for them. Which kind of device a user has is
+        not known: devices are taken to be calibrated.
     """
 
     grid: Grid
     altitude: float
     stations: NDArray[np.float64] = field(repr=False)
     best_map: RadioMap = field(repr=False)
+    bs: NDArray | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, transcript: Transcript, altitude: float) -> "Candidates":
         """The candidates that a transcript's public facts give."""
         every = -(-len(transcript.base_stations) // _MOST_STATIONS)
         stations = np.ascontiguousarray(transcript.base_stations[::every])
-        return cls(_coarse(transcript.grid), altitude, stations, transcript.best_map)
+        bs = None if transcript.bs is None else transcript.bs[::every]
+        return cls(_coarse(transcript.grid), altitude, stations, transcript.best_map, bs)
 
     def places(self, xy: NDArray[np.float64]) -> NDArray[np.float64]:
         """Points on the ground lifted to the users' altitude, (n, 3)."""
@@ -56,7 +61,20 @@ class Candidates:
         """Expected gain from every place to every station, (n, B), in dB."""
         ends = np.repeat(places, len(self.stations), axis=0)
         stations = np.tile(self.stations, (len(places), 1))
-        return self.best_map.predict(ends, stations).reshape(len(places), -1)
+        predicted = self.best_map.predict(ends, stations).reshape(len(places), -1)
+        own = self._offsets(self.best_map)
+        return predicted if own is None else predicted + own
+
+    def less_offsets(self, gains: NDArray[np.float64], broadcast: RadioMap) -> NDArray[np.float64]:
+        """What clients leave of ``gains`` for a broadcast's laws to explain."""
+        own = self._offsets(broadcast)
+        return gains if own is None else gains - own
+
+    def _offsets(self, radio_map: RadioMap) -> NDArray[np.float64] | None:
+        """What a map has learned of the stations' offsets, (B,), in dB."""
+        if self.bs is None or not radio_map.offsets.stations:
+            return None
+        return radio_map.offsets.of_stations(self.bs)
 
     @cached_property
     def gains_at_centres(self) -> NDArray[np.float64]:
@@ -73,9 +91,8 @@ class Candidates:
         room = Templates.room(min(size, len(places)), broadcast.grid)
         for first in range(0, len(places), size):
             own = slice(first, min(first + size, len(places)))
-            yield expected_gradients(
-                broadcast, places[own], self.stations, self.gains_at_centres[own], room.part(own)
-            )
+            gains = self.less_offsets(self.gains_at_centres[own], broadcast)
+            yield expected_gradients(broadcast, places[own], self.stations, gains, room.part(own))
 
 
 @dataclass(frozen=True)
@@ -118,14 +135,17 @@ def expected_gradients(
     gains: NDArray[np.float64],
     room: Templates | None = None,
 ) -> Templates:
-    """What users at ``places`` who measure ``gains`` (n, B) would upload, before clipping."""
-    grid, theta = broadcast.grid, broadcast.propagation.as_array()
+    """What users at ``places`` would upload, before clipping.
+
+    ``gains`` (n, B) is what they measure less the offsets of the broadcast.
+    """
+    grid, laws = broadcast.grid, broadcast.propagation.parameters
     made = room or Templates.room(len(places), grid)
     block_of = Blocks(grid.shape).of_cell
 
     def part(start: int, stop: int) -> None:
         kernels.expected_gradients(
-            start, stop, places, stations, gains, grid.frame, broadcast.terrain, theta, block_of,
+            start, stop, places, stations, gains, grid.frame, broadcast.terrain, laws, block_of,
             made.expected, made.shifted, made.products,
         )  # fmt: skip
 

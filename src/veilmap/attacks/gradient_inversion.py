@@ -129,15 +129,16 @@ class _View:
         result = np.zeros(len(rows))
         there = np.flatnonzero(rows >= 0)
         out = np.empty(len(there))
-        rows, places, gains = rows[there], places[there], gains[there]
         broadcast = self.seen.broadcast.radio_map
-        theta = broadcast.propagation.as_array()
+        rows, places = rows[there], places[there]
+        gains = self.candidates.less_offsets(gains[there], broadcast)
+        laws = broadcast.propagation.parameters
         counts = self.seen.links.astype(np.float64)
 
         def part(start: int, stop: int) -> None:
             kernels.log_evidence(
                 start, stop, places, rows, self.candidates.stations, gains,
-                broadcast.grid.frame, broadcast.terrain, theta, self.uploads, self.variances,
+                broadcast.grid.frame, broadcast.terrain, laws, self.uploads, self.variances,
                 counts, self.clip, self.attack.residual_db, self.attack.cells, out,
             )  # fmt: skip
 

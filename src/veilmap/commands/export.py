@@ -168,7 +168,7 @@ def _one_station(
 ) -> NDArray[np.float64]:
     """The one base station of ``layer``, or how to name it."""
     known = _known_stations(subject)
-    if len(stations) == 0 and len(known) == 1:
+    if len(stations) == 0 and len(np.unique(known, axis=0)) == 1:
         return known[0]
     if len(stations) != 1:
         such = f"; the run has {len(known)}, such as {_text(known[0])}" if len(known) else ""

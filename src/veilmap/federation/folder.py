@@ -10,6 +10,7 @@ Every file is written whole or not at all; a run killed at any moment goes on fr
 checkpoint.
 """
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -53,19 +54,40 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise VeilmapError(f"{self.path} is a file; name a folder for the run")
 
-    def start(self, config: Mapping[str, Any], base_stations: NDArray[np.float64]) -> None:
-        """Make the folder of a new run."""
-        with _files.replacing(self.path / "base_stations.csv") as temporary:
-            np.savetxt(temporary, base_stations, "%.17g", ",", header="x,y,z", comments="")
+    def start(
+        self,
+        config: Mapping[str, Any],
+        base_stations: NDArray[np.float64],
+        bs: NDArray | None = None,
+    ) -> None:
+        """Make the folder of a new run; ``bs`` are the base stations' ids, where they matter."""
+        table = [["x", "y", "z"], *([f"{v:.17g}" for v in place] for place in base_stations)]
+        if bs is not None:
+            table = [[*row, str(own)] for row, own in zip(table, ["bs", *bs], strict=True)]
+        with (
+            _files.replacing(self.path / "base_stations.csv") as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as file,
+        ):
+            csv.writer(file, lineterminator="\n").writerows(table)
         _files.write_json(config, self.path / "config.json")
 
     def base_stations(self) -> NDArray[np.float64]:
-        """The public base stations, (B, 3), in metres."""
+        """The public base stations, (B, 3), in metres; none where the server was told none."""
+        return self._stations()[0]
+
+    def station_ids(self) -> NDArray | None:
+        """Their ids as text, (B,), where their offsets were learned."""
+        return self._stations()[1]
+
+    def _stations(self) -> tuple[NDArray[np.float64], NDArray | None]:
         path = _files.existing(self.path / "base_stations.csv")
         try:
-            lines = path.read_text().splitlines()[1:]  # none where the server was not told any
-            return np.array([line.split(",") for line in lines], dtype=np.float64).reshape(-1, 3)
-        except ValueError:
+            with path.open(encoding="utf-8", newline="") as file:
+                header, *rows = csv.reader(file)
+            table = np.array(rows, dtype=np.str_).reshape(-1, len(header))
+            ids = table[:, 3] if len(header) > 3 else None
+            return table[:, :3].astype(np.float64).reshape(-1, 3), ids
+        except (ValueError, csv.Error):
             raise VeilmapError(f"{path} is damaged") from None
 
     def config(self) -> dict[str, Any]:

@@ -49,6 +49,8 @@ class Training:
         Base stations, which are public.
     public : Public
         What the map starts from.
+    bs : (B,) ids, optional
+        Of ``stations``, where their offsets are learned.
     """
 
     grid: Grid
@@ -69,6 +71,7 @@ class Training:
     checkpoint_every: int = 10
     on_round: Callable[[HistoryRow], None] | None = None
     public: Public = NOTHING
+    bs: NDArray | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Refuse what cannot start, before an engine is started for it."""
@@ -91,7 +94,7 @@ class Training:
                 break
             if folder and number == 0 and not self.resume:
                 # Not before a round has shown that training can work.
-                folder.start(self.config, self.stations)
+                folder.start(self.config, self.stations, self.bs)
             if total.opens:
                 account.open(total)
                 total.unseal()
@@ -154,7 +157,7 @@ class Training:
             folder.finish(radio_map)
         public = described(mechanism) | {"name": mechanism.name}
         transcript = Transcript(
-            radio_map.grid, public, self.stations, kept, self.server_sees, radio_map
+            radio_map.grid, public, self.stations, kept, self.server_sees, radio_map, self.bs
         )
         return Run(radio_map, rows, transcript, folder.path if folder else None, stopped)
 

@@ -46,6 +46,7 @@ class Run:
             folder.load_rounds(radio_map.grid),
             config["server_sees"],
             radio_map,
+            folder.station_ids(),
         )
         rows = history.load(folder.path / "history.csv")
         return cls(radio_map, rows, transcript, folder.path)

@@ -70,12 +70,14 @@ class Transcript:
     mechanism : mapping
         The mechanism's name and parameters, which are public.
     base_stations : (B, 3) float
-        Public too.
+        Public too; with ``bs`` a row for each id, so that those on one mast repeat its place.
     rounds : mapping from round to SeenRound or SeenSum
     server_sees : "uploads" or "sums"
         Which of the two ``rounds`` holds.
     radio_map : RadioMap or None
         The map that came out, which the server has as well.
+    bs : (B,) ids, optional
+        Of the base stations, where their offsets were learned.
     """
 
     grid: Grid
@@ -84,6 +86,7 @@ class Transcript:
     rounds: Mapping[int, SeenRound | SeenSum] = field(default_factory=dict, repr=False)
     server_sees: ServerSees = "uploads"
     radio_map: RadioMap | None = field(default=None, repr=False)
+    bs: NDArray | None = field(default=None, repr=False)
 
     def uploads(self, number: int) -> SeenRound:
         """One round of a server that sees every upload."""
