@@ -20,19 +20,18 @@ from veilmap.mechanisms import Mechanism, NoNoise
 from veilmap.propagation import Propagation
 from veilmap.radiomap import RadioMap, gradients_of
 
-__all__ = ["Model", "Trial", "choose", "preferred"]
+__all__ = ["Model", "Trial", "choose", "chosen_on", "preferred"]
 
 # Gains of other people's data may lie 20 dB and more from where θ starts.
 _START_THETA_RATE = 2.0
-
-# In cells. Real streets do not keep to the model's edges: wider filters than for cities made of
-# prisms fit less of what is not there.
-_SMOOTHING = (6.0, 3.0)
 
 # Pooled rows are one user to the mathematics; several keep all cores busy.
 _PARTS = 16
 
 _NEVER_CLIPS = 1e9
+
+_BLOCKS_ALONG = 10
+_VALIDATION_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,9 @@ class Model:
         Without them gains follow one law of distance, and what there is besides.
     degrees : 2, 3 or 4
         Of obstruction.
+    wide : bool
+        Whether gradients are smoothed over twice as many cells: where real streets do not keep
+        to the model's edges, less is fitted that is not there.
     residual : float, optional
         Metres between the points of a field of what obstacles leave over.
     calibrate : "stations" and/or "devices"
@@ -53,6 +55,7 @@ class Model:
 
     obstacles: bool = True
     degrees: int = 2
+    wide: bool = False
     residual: float | None = None
     calibrate: tuple[Calibrated, ...] = ()
 
@@ -63,6 +66,7 @@ class Model:
 
     def __str__(self) -> str:
         base = f"obstacles of {self.degrees} degrees" if self.obstacles else "no obstacles"
+        base = f"wide {base}" if self.wide else base
         return base + (f", field of {self.residual:g} m" if self.residual else "")
 
     @property
@@ -74,11 +78,11 @@ class Model:
     def step(self) -> StepRule:
         """For the obstacles; the field comes after them."""
         laws = Propagation.of_degrees(self.degrees)
-        first, last = _SMOOTHING
-        step = NoiseAwareStep(
-            start_propagation=laws, start_theta_rate=_START_THETA_RATE, smoothing=first,
-            last_smoothing=last,
-        )  # fmt: skip
+        step = NoiseAwareStep(start_propagation=laws, start_theta_rate=_START_THETA_RATE)
+        if self.wide:
+            step = replace(
+                step, smoothing=2 * step.smoothing, last_smoothing=2 * step.last_smoothing
+            )
         if self.obstacles:
             return step
         # Heights that may not rise from the floor block nothing.
@@ -170,6 +174,28 @@ def preferred(trials: Sequence[Trial]) -> Trial:
     return best
 
 
+def chosen_on(
+    own: Measurements,
+    grid: Grid,
+    *,
+    residuals: Sequence[float | None] | None = None,
+    calibrate: Collection[Calibrated] = (),
+    rounds: int = 100,
+    buildings: ArrayLike | None = None,
+) -> Trial:
+    """The model for measurements that are one's own, a quarter of their ground set aside.
+
+    Nothing of anybody else's is used: a federation can start from what it says.
+    """
+    side = float(np.ptp(own.user_xyz[:, :2], axis=0).max()) / _BLOCKS_ALONG
+    learned, validation = own.split_by_place(_VALIDATION_SHARE, block=side, seed=0)
+    trials = choose(
+        learned, validation, grid, residuals=residuals, calibrate=calibrate, rounds=rounds,
+        groups=np.floor(validation.user_xyz[:, :2] / side) @ [1.0, 1e9], buildings=buildings,
+    )  # fmt: skip
+    return preferred(trials)
+
+
 def choose(
     data: Measurements,
     validation: Measurements,
@@ -191,7 +217,7 @@ def choose(
     Parameters
     ----------
     degrees : ints
-        Degrees of obstruction to try, beside no obstacles at all.
+        Degrees of obstruction to try, beside no obstacles at all; the last also ``wide``.
     residuals : floats and None, optional
         Fields to try, by their points' distance in metres; None is no field. By default none,
         and points as far apart as one, two and four cells.
@@ -206,7 +232,9 @@ def choose(
     """
     if residuals is None:
         residuals = (None, *(grid.cell_size * cells for cells in (1, 2, 4)))
-    kinds = [Model(obstacles=False), *(Model(degrees=count) for count in degrees)]
+    tried = list(degrees)
+    kinds = [Model(obstacles=False), *(Model(degrees=count) for count in tried)]
+    kinds += [Model(degrees=count, wide=True) for count in tried[-1:]]
     if not residuals:
         raise VeilmapError("choose needs at least one of residuals; None is no field")
     group = np.unique(validation.user if groups is None else groups, return_inverse=True)[1]

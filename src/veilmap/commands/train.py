@@ -25,13 +25,17 @@ from veilmap.commands._common import (
 from veilmap.errors import VeilmapError
 from veilmap.federation import HistoryRow, NoiseAwareStep
 from veilmap.federation.messages import ClientId
+from veilmap.federation.steps import StepRule
 from veilmap.federation.training import Calibrated, Engine
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import MECHANISMS, Mechanism
+from veilmap.models import chosen_on
 from veilmap.propagation import Propagation
 from veilmap.sources import Source
+
+_DEGREES = 2
 
 
 def train(
@@ -53,7 +57,7 @@ def train(
     server_sees: Sees = None,
     degrees: Annotated[
         int, typer.Option(min=2, max=4, help="Degrees of obstruction, each with a law of its own.")
-    ] = 2,
+    ] = _DEGREES,
     calibrate: Annotated[
         str, typer.Option(help="Learn offsets in dB of stations, devices, or stations,devices.")
     ] = "",
@@ -68,6 +72,12 @@ def train(
     residual: Annotated[
         float | None,
         typer.Option(help="Learn what obstacles leave over, on points this many metres apart."),
+    ] = None,
+    choose_on: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own measurements: choose degrees and residual on them, not on users'."
+        ),
     ] = None,
     no_antennas: Annotated[
         bool, typer.Option("--no-antennas", help="Take all antennas of DATA to be isotropic.")
@@ -112,6 +122,11 @@ def train(
         mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
         dropout=allow_missing,
     )  # fmt: skip
+    heights = _public_heights(buildings, ground, grid)
+    step, residual = _model(
+        choose_on, grid, degrees, residual, _calibrated(calibrate), heights,
+        fields=server_sees == "sums" or chosen.needs_sums, measured=data is not None,
+    )  # fmt: skip
     with progress_bar() as progress:
         # Not shown before a round is done: a mistake should leave one line and no bar.
         task = progress.add_task(mechanism, total=rounds, note="", visible=False)
@@ -125,8 +140,7 @@ def train(
         run = federation.train(
             links, grid, mechanism=chosen, rounds=rounds, seed=seed,
             participation=federation.Participation(share, dropout, late),
-            step=_step(degrees, data is not None), calibrate=_calibrated(calibrate),
-            buildings=_public_heights(buildings, ground, grid), residual=residual,
+            step=step, calibrate=_calibrated(calibrate), buildings=heights, residual=residual,
             server_sees=trust_from(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round, engine=cast("Engine", engine),
@@ -148,10 +162,31 @@ def train(
     console.print(f"Wrote the run to {out}/")
 
 
-def _step(degrees: int, measured: bool) -> NoiseAwareStep:
-    """The server's step; real gains may lie far from where θ starts."""
-    laws = Propagation.of_degrees(degrees)
-    return NoiseAwareStep(start_propagation=laws, start_theta_rate=2.0 if measured else None)
+def _model(
+    choose_on: Path | None,
+    grid: Grid,
+    degrees: int,
+    residual: float | None,
+    calibrate: list[Calibrated],
+    heights: NDArray[np.float64] | None,
+    *,
+    fields: bool,
+    measured: bool,
+) -> tuple[StepRule, float | None]:
+    """The server's step and the residual field: as asked for, or chosen on one's own data."""
+    if choose_on is None:
+        # Real gains may lie far from where θ starts.
+        laws, rate = Propagation.of_degrees(degrees), 2.0 if measured else None
+        return NoiseAwareStep(start_propagation=laws, start_theta_rate=rate), residual
+    if degrees != _DEGREES or residual is not None:
+        raise VeilmapError("--choose-on chooses --degrees and --residual: leave them out")
+    own = Measurements.load(choose_on)
+    with console.status(f"choosing a model on {choose_on} …"):
+        trial = chosen_on(
+            own, grid, calibrate=calibrate, buildings=heights, residuals=None if fields else (None,)
+        )
+    console.print(f"Chosen on {choose_on}: {trial.model} (MAE {trial.mae_db:.2f} dB there)")
+    return trial.model.step, trial.model.residual
 
 
 def _public_heights(
