@@ -72,6 +72,17 @@ def test_a_pooled_fit_does_not_ask_who_measured(city):
         np.testing.assert_allclose(other.field.values, maps[0].field.values, atol=1e-8)
 
 
+@pytest.mark.parametrize("twins", [2, 40])
+def test_users_who_measured_the_same_are_pooled_too(twins):
+    """At one place and with gains in whole decibels rows of different users are often equal."""
+    data, rows = open_ground(32), np.tile(np.arange(32), twins)
+    columns = {name: getattr(data, name)[rows] for name in ("user_xyz", "bs_xyz", "gain_db", "bs")}
+    many = vm.Measurements(user=np.arange(32 * twins), **columns)
+    once, often = (Model().fit(own, GRID, rounds=4) for own in (data, many))
+    np.testing.assert_allclose(often.heights, once.heights, atol=1e-8)
+    np.testing.assert_allclose(often.predict_links(data), once.predict_links(data), atol=1e-6)
+
+
 def test_theta_of_a_pooled_fit_is_the_best_for_its_obstacles(city):
     scene, data = city
     fitted = Model(degrees=3).fit(data, scene.grid, rounds=6)
