@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import veilmap as vm
-from veilmap.baselines import LogDistance, mean_absolute_error
+from veilmap.baselines import LogDistance
 from veilmap.models import Model, Trial, choose, preferred, with_field
 from veilmap.radiomap import log_distance
 
@@ -125,12 +125,28 @@ def test_without_obstacles_there_is_one_law():
     floor = vm.NoiseAwareStep().floor
     np.testing.assert_array_equal(fitted.heights, np.full(GRID.shape, floor))
     line = LogDistance().fit(data)
-    assert fitted.propagation.los_slope == pytest.approx(line.slope, abs=0.3)
-    assert mean_absolute_error(fitted, unseen) == pytest.approx(
-        mean_absolute_error(line, unseen), abs=0.05
-    )
+    assert fitted.propagation.los_slope == pytest.approx(line.slope, abs=0.02)
+    for altitude in (0.0, 1.5, 30.0):
+        places = unseen.user_xyz * [1, 1, 0] + [0, 0, altitude]
+        expected = line.predict(places, unseen.bs_xyz)
+        np.testing.assert_allclose(fitted.predict(places, unseen.bs_xyz), expected, atol=0.05)
     known = Model(obstacles=False).fit(data, GRID, rounds=3, buildings=np.full(GRID.shape, 20.0))
     np.testing.assert_array_equal(known.heights, np.full(GRID.shape, floor))
+
+
+@pytest.mark.parametrize("obstacles", [True, False])
+def test_offsets_do_not_take_what_belongs_to_all(obstacles):
+    """Calibrated receivers read what the laws say: the mean offset is 0."""
+    data = open_ground(offsets=(-4.0, 1.0, 3.0))
+    model = Model(obstacles=obstacles, calibrate=("stations",))
+    fitted = model.fit(data, GRID, rounds=30)
+    assert fitted.offsets.stations == (0, 1, 2)
+    np.testing.assert_allclose(fitted.offsets.values, [-4.0, 1.0, 3.0], atol=0.6)
+    assert np.mean(fitted.offsets.values) == pytest.approx(0, abs=1e-9)
+    calibrated = data.gain_db - np.array([-4.0, 1.0, 3.0])[data.bs]
+    assert np.abs(fitted.predict(data.user_xyz, data.bs_xyz) - calibrated).mean() < 0.9
+    found = fitted.predict_links(data) - data.gain_db
+    assert np.abs(found).mean() < 0.9  # 1 dB of noise leaves 0.8 dB
 
 
 def test_public_buildings_are_where_obstacles_start(city):

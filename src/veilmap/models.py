@@ -112,8 +112,9 @@ class Model:
     ) -> RadioMap:
         """Learn the map from pooled measurements: nothing is clipped, θ and field are exact."""
         bare = replace(self, residual=None)
+        parts = _in_parts(data)
         run = bare.train(
-            _in_parts(data), grid, mechanism=NoNoise(clip=_NEVER_CLIPS), rounds=rounds, buildings=buildings
+            parts, grid, mechanism=NoNoise(clip=_NEVER_CLIPS), rounds=rounds, buildings=buildings
         )
         radio_map = run.radio_map.fit_propagation(data)
         return radio_map if self.residual is None else with_field(radio_map, data, self.residual)
