@@ -181,7 +181,8 @@ def test_scores_of_other_settings_are_not_mixed(capsys, path, tmp_path, other):
 
 
 def test_what_is_not_a_comparison_is_left_alone(capsys, path, tmp_path):
-    for number, text in enumerate(("not json", "[]", "{}", '{"scores": [{"mae_db": 3}]}', "3")):
+    half = '{"scores": []}', '{"settings": {}, "scores": [{"mae_db": 3}]}'
+    for number, text in enumerate(("not json", "[]", "{}", "3", *half)):
         other = tmp_path / f"{number}.json"
         other.write_text(text)
         code, _, err = compare(capsys, path, *SMALL, "--json", other)
@@ -202,6 +203,12 @@ def test_what_is_not_a_comparison_is_left_alone(capsys, path, tmp_path):
         (["links.parquet", "--schemes", "nonsense"], "--schemes takes users, blocks and few"),
         (["links.parquet", "--schemes", ","], "--schemes takes users, blocks and few"),
         (["links.parquet", "--few", "x"], "--few takes numbers of links such as 300,3000"),
+        (["links.parquet", "--few", ""], "--few takes numbers of links such as 300,3000"),
+        (["links.parquet", "--block", "0"], "block must be greater than 0"),
+        (["links.parquet", "--cell-size", "0"], "cell_size must be greater than 0"),
+        (["links.parquet", "--schemes", "users", "--budget", "-1"], "noise_budget"),
+        (["links.parquet", "--schemes", "users", "--epsilon", "0"], "epsilon"),
+        (["links.parquet", "--schemes", "users", "--delta", "2"], "delta"),
         (["links.parquet", "--few", "5"], "links must be at least 10"),
         (["links.parquet", "--few", "5000"], "links to take 5000 from"),
         (["links.parquet", "--folds", "31"], "30 groups cannot be divided into 31 folds"),
@@ -238,6 +245,14 @@ def test_links_at_one_place_cannot_be_compared(capsys, tmp_path):
     assert "all users and base stations are at one place" in err
 
 
+def test_users_at_one_place_can_be_compared_but_not_by_blocks(capsys, tmp_path):
+    street(user_xyz=np.full((LINKS, 3), 7.0)).save(tmp_path / "links.csv")
+    assert compare(capsys, tmp_path / "links.csv", *SMALL)[0] == 0
+    code, _, err = compare(capsys, tmp_path / "links.csv", "--schemes", "blocks")
+    assert code == 2
+    assert "all users are at one place" in err
+
+
 @pytest.mark.parametrize(
     ("module", "name", "extra"),
     [("pykrige", "kriging", "baselines"), ("sklearn", "gradient-boosting", "learn")],
@@ -255,7 +270,7 @@ def test_a_missing_library_is_said_before_the_work(
 
 def test_the_ground_is_divided_into_round_numbers():
     asked = [0.9, 1.3, 1.5, 2.4, 2.5, 3.8, 3.9, 7.0, 7.2, 14.0, 15.0, 230.0, 0.014]
-    found = [_round_number(metres) for metres in asked]
+    found = [_round_number(metres, "users are") for metres in asked]
     expected = [1, 1, 2, 2, 3, 3, 5, 5, 10, 10, 20, 200, 0.01]
     np.testing.assert_allclose(found, expected)
 
