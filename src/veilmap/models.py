@@ -116,12 +116,23 @@ class Model:
     ) -> RadioMap:
         """Learn the map from pooled measurements: nothing is clipped, θ and field are exact."""
         bare = replace(self, residual=None)
-        parts = replace(data, user=np.arange(len(data)) % min(_PARTS, len(data)))
+        parts = _in_parts(data)
         run = bare.train(
             parts, grid, mechanism=NoNoise(clip=_NEVER_CLIPS), rounds=rounds, buildings=buildings
         )
         radio_map = run.radio_map.fit_propagation(data)
         return radio_map if self.residual is None else with_field(radio_map, data, self.residual)
+
+
+def _in_parts(data: Measurements) -> Measurements:
+    """The same rows dealt out evenly; rows alike but for their user go to different parts."""
+    ids = (np.unique(own, return_inverse=True)[1].reshape(-1) for own in (data.bs, data.device))
+    rows = np.column_stack([data.user_xyz, data.bs_xyz, data.gain_db, *ids])
+    _, alike, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    parts = max(min(_PARTS, len(data)), int(counts.max()))
+    part = np.empty(len(data), dtype=np.int64)
+    part[np.argsort(alike.reshape(-1), kind="stable")] = np.arange(len(data)) % parts
+    return replace(data, user=part)
 
 
 def with_field(radio_map: RadioMap, data: Measurements, spacing: float) -> RadioMap:

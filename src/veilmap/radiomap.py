@@ -28,6 +28,9 @@ _WIDEST_EXPONENT = 600.0
 
 _PAPERS = Propagation()
 
+# Singular values of a fit of θ, as a share of the largest, below which there is noise only.
+_HARDLY_TOLD = 1e-3
+
 # Users whose gradients are held at once: 64 rows of 10,000 cells are 5 MB.
 _USERS_PER_BLOCK = 64
 
@@ -306,17 +309,34 @@ class RadioMap:
     def fit_propagation(self, data: HasLinks) -> "RadioMap":
         """The same obstacles with the θ that fits ``data`` best.
 
-        Given S, the model is linear in θ: one least-squares problem.
+        Given S, the model is linear in θ: one least-squares problem. What the links hardly tell,
+        such as the law of blocked links where all are clear, stays as it is.
         """
         links = self.without_patterns(data.links)
         depths = self.obstruction(links.user_xyz, links.bs_xyz)
         log_d = log_distance(links.user_xyz, links.bs_xyz)
         shares = self.propagation.shares(depths)
         design = np.stack([shares, shares * log_d], axis=1).reshape(2 * len(shares), -1).T
-        columns = [design, self._offset_columns(links)]
-        # Offsets and intercepts share a direction; the least such θ has mean offset near 0.
-        theta = np.linalg.lstsq(np.hstack(columns), links.gain_db, rcond=None)[0]
-        return self.moved_to(self.heights, theta)
+        columns = np.hstack([design, self._offset_columns(links)])
+        start = np.append(self.propagation.as_array(), np.zeros(len(self.offsets)))
+        left_over = links.gain_db - columns @ start
+        change = np.linalg.lstsq(columns, left_over, rcond=_HARDLY_TOLD)[0]
+        return self.moved_to(self.heights, self._centred(start + change, columns))
+
+    def _centred(
+        self, theta: NDArray[np.float64], columns: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The same gains with offsets of mean 0: what they have in common is the laws'."""
+        laws = 2 * self.propagation.laws
+        middle = laws + len(self.offsets.stations)
+        for first, last in ((laws, middle), (middle, len(theta))):
+            used = columns[:, first:last] != 0
+            if used.any(axis=1).all():  # else links without an offset tell the level
+                heard = first + np.flatnonzero(used.any(axis=0))
+                common = theta[heard].mean()
+                theta[heard] -= common
+                theta[:laws:2] += common
+        return theta
 
     def without_patterns(self, links: Links) -> Links:
         """The links as isotropic antennas would have them: what is left for laws to explain."""

@@ -1,11 +1,12 @@
 """Kriging of gains over the ground, and of what a line leaves over."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from veilmap import _checks
 from veilmap.baselines.base import Stations, not_fitted
 from veilmap.baselines.log_distance import LogDistance
 from veilmap.errors import VeilmapError
@@ -40,6 +41,11 @@ class OrdinaryKriging:
 
     def fit(self, data: Measurements) -> "OrdinaryKriging":
         """One variogram for every base station."""
+        return self.fit_values(data, data.gain_db)
+
+    def fit_values(self, data: Measurements, values: NDArray[np.float64]) -> "OrdinaryKriging":
+        """The same of other values on the links of ``data``."""
+        _checks.whole("neighbours", self.neighbours, least=2)
         try:
             from pykrige.ok import OrdinaryKriging as Kriging
         except ImportError:
@@ -49,7 +55,7 @@ class OrdinaryKriging:
         self._fields = []
         for station in range(len(self._stations)):
             own = number == station
-            places, gain = _mean_by_place(data.user_xyz[own, :2], data.gain_db[own])
+            places, gain = _mean_by_place(data.user_xyz[own, :2], values[own])
             if len(places) < _FEWEST_FOR_KRIGING or np.ptp(gain) == 0:
                 self._fields.append(float(gain.mean()))
                 continue
@@ -95,12 +101,13 @@ class RegressionKriging:
     def fit(self, data: Measurements) -> "RegressionKriging":
         """The line first, then what it leaves over."""
         rest = data.gain_db - self.trend.fit(data).predict_links(data)
-        self.kriging.fit(replace(data, gain_db=rest))
+        self.kriging.fit_values(data, rest)
         return self
 
     def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
         """Gain of each link in dB."""
-        return self.trend.predict(user_xyz, bs_xyz) + self.kriging.predict(user_xyz, bs_xyz)
+        ends = paired(user_xyz, bs_xyz)
+        return self.trend.answered(*ends, None) + self.kriging.predict(*ends)
 
     def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
         """Gain of each link in dB, by its base station's id."""

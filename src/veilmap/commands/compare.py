@@ -75,7 +75,9 @@ def compare(
     links = without_patterns(Measurements.load(data))
     ends = np.vstack([links.user_xyz, links.bs_xyz])[:, :2]
     side = float(np.ptp(ends, axis=0).max())
-    grid = Grid.covering(ends, cell_size or _round_number(side / _CELLS_ALONG), crs=links.crs)
+    if cell_size is None:
+        cell_size = _round_number(side / _CELLS_ALONG, "users and base stations are")
+    grid = Grid.covering(ends, cell_size, crs=links.crs)
     setting = Setting(
         grid,
         rounds,
@@ -88,8 +90,6 @@ def compare(
     )
     names = _listed(method) or [*comparing.BASELINES, *comparing.OURS]
     compared = comparing.methods(names, setting)
-    ground = float(np.ptp(links.user_xyz[:, :2], axis=0).max())
-    block = block or _round_number(ground / _BLOCKS_ALONG)
     described = _listed(schemes), links, folds, first, block, few, seed
     count = sum(1 for _ in _folds(*described))  # whatever cannot be divided is refused here
     kept = _Kept(out, _settings(setting, links, folds, seed))
@@ -120,7 +120,7 @@ def _folds(
     data: Measurements,
     folds: int,
     first: int | None,
-    block: float,
+    block: float | None,
     few: str,
     seed: int,
 ) -> Iterator["Fold"]:
@@ -131,11 +131,15 @@ def _folds(
 
     unknown = set(schemes) - {"users", "blocks", "few"}
     if unknown or not schemes:
-        raise VeilmapError(f"--schemes takes users, blocks and few, not {', '.join(unknown)!r}")
+        named = ", ".join(sorted(unknown))
+        raise VeilmapError(f"--schemes takes users, blocks and few, not {named!r}")
     for scheme in schemes:
         if scheme == "users":
             made = [by_users(data, folds, seed=seed)]
         elif scheme == "blocks":
+            if block is None:
+                ground = float(np.ptp(data.user_xyz[:, :2], axis=0).max())
+                block = _round_number(ground / _BLOCKS_ALONG, "users are")
             made = [by_blocks(data, folds, block=block, seed=seed)]
         else:
             made = [few_links(data, count, folds, seed=seed) for count in _counts(few)]
@@ -160,10 +164,11 @@ class _Kept:
 
         try:
             found = json.loads(path.read_text())
+            settings = found["settings"]
             scores = [Score(**score) for score in found["scores"]]
         except (OSError, ValueError, KeyError, TypeError):
             raise VeilmapError(f"{path} is not a comparison; name another file") from None
-        if found["settings"] != self.settings:
+        if settings != self.settings:
             raise VeilmapError(
                 f"{path} was made from other data or settings; name another file, or remove it"
             )
@@ -218,15 +223,18 @@ def _listed(text: str) -> list[str]:
 
 def _counts(text: str) -> list[int]:
     try:
-        return [int(part) for part in _listed(text)]
+        counts = [int(part) for part in _listed(text)]
     except ValueError:
-        raise VeilmapError(f"--few takes numbers of links such as 300,3000, not {text!r}") from None
+        counts = []
+    if not counts:
+        raise VeilmapError(f"--few takes numbers of links such as 300,3000, not {text!r}")
+    return counts
 
 
-def _round_number(metres: float) -> float:
+def _round_number(metres: float, who: str) -> float:
     """The nearest of 1, 2, 3, 5, 10, 20, … metres."""
     if metres <= 0:
-        raise VeilmapError("all users and base stations are at one place")
+        raise VeilmapError(f"all {who} at one place")
     steps = np.array([1, 2, 3, 5, 10])
     power = 10.0 ** np.floor(np.log10(metres))
     return float(power * steps[np.argmin(np.abs(np.log(steps * power / metres)))])

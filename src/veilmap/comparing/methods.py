@@ -134,6 +134,7 @@ def methods(names: Iterable[str], setting: Setting) -> list[Method]:
                 _extras.require(module, name, extra)
             found.append(Method(name, _baseline(BASELINES[name])))
         elif name in OURS:
+            setting.mechanism(name)  # a wrong budget or promise is said before any work
             found.append(Method(name, _ours(name, setting, choices)))
         else:
             known = ", ".join([*BASELINES, *OURS])
