@@ -378,6 +378,8 @@ def test_azimuths_of_a_file_of_stations_reach_a_trained_map(capsys, tmp_path):
     assert "antennas was" in err
     export = ["export", str(tmp_path / "run"), str(tmp_path / "server.nc")]
     said = command(capsys, *export, "--layer", "best-server")[1]
+    assert "isotropic" not in said  # by their ids
+    said = command(capsys, *export, "--layer", "best-server", "--bs-latlon", "48.141,11.575,30")[1]
     assert "Antennas are taken to be isotropic" in " ".join(said.split())
 
 
@@ -480,11 +482,14 @@ def test_the_export_command_takes_an_azimuth_for_each_station(capsys, tmp_path):
     sectors = ["--layer", "best-server", *bs, *bs, "--azimuth", "180", "--azimuth", "0"]
     assert export(*sectors)[0] == [1.0, 0.0]
     for options, message in (
-        ([*bs, "--azimuth", "1", "--azimuth", "2"], "--azimuth is given 2 times for 1 named"),
+        (
+            [*bs, "--azimuth", "1", "--azimuth", "2"],
+            "given 2 times for 1 base stations named by place",
+        ),
         ([*bs, "--beam-width", "65"], "--beam-width needs --azimuth"),
         ([*bs, "--azimuth", "nan"], "azimuth must be finite"),
         (["--layer", "los", *bs, "--azimuth", "1"], "los has no use for --azimuth"),
-        (["--layer", "best-server", *bs, *bs, "--azimuth", "1"], "1 times for 2 named"),
+        (["--layer", "best-server", *bs, *bs, "--azimuth", "1"], "1 times for 2 base stations"),
     ):
         err = export(*options)[2]
         assert err.count("\n") == 1

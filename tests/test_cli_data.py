@@ -37,7 +37,7 @@ def test_help_has_an_example_and_the_options(capsys, command, monkeypatch):
     assert code == 0
     assert f"veilmap data {command} walk.csv" in out
     for option in ("--column", "--crs", "--quantity", "--missing", "--stations", "--wide",
-                   "--split-gap", "--drop-bad"):  # fmt: skip
+                   "--split-gap", "--max-distance", "--drop-bad"):  # fmt: skip
         assert option in out
 
 
@@ -86,6 +86,20 @@ def test_check_reports_bad_rows_that_convert_refuses(capsys, tmp_path):
     assert data.crs == "EPSG:32632"
 
 
+def test_links_longer_than_asked_for_need_no_drop_bad(capsys, tmp_path):
+    arguments = [*walk_arguments(tmp_path), "--max-distance", 800]
+    code, out, _ = run(capsys, "data", "check", *arguments)
+    assert code == 0
+    assert "the base station is more than 800 m away (line " in out
+    assert "cannot be used" not in out
+    target = tmp_path / "links.parquet"
+    code, out, err = run(capsys, "data", "convert", arguments[0], target, *arguments[1:])
+    assert (code, err) == (0, "")
+    data = vm.Measurements.load(target)
+    assert f"Left out {40 - len(data)} rows: the base station is more than 800 m away" in out
+    assert np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T).max() <= 800
+
+
 def test_converted_measurements_can_be_trained_on(capsys, tmp_path):
     arguments = walk_arguments(tmp_path)
     target = tmp_path / "links.parquet"
@@ -124,6 +138,9 @@ def test_wide_tables_and_negative_sentinels(capsys, tmp_path):
         (["check", "links.csv", "--quantity", "loud"], "quantity must be one of"),
         (["check", "links.csv", "--user-per", "day"], "user_per must be one of row, position"),
         (["check", "links.csv", "--missing", "x"], "--missing"),
+        (["check", "links.csv", "--max-distance", "-5"], "max_distance must be greater than 0"),
+        (["check", "links.csv", "--max-distance", "far"], "--max-distance"),
+        (["convert", "links.csv", "a.csv", "--max-distance", "1"], "has no usable row"),
         (["check", "links.csv", "--picture", "a.doc"], "--picture ends in .png"),
         (["convert", "links.csv", "links.xlsx"], "OUT ends in .parquet or .csv"),
         (["convert", "links.csv", "links.csv"], "is the table itself"),

@@ -92,7 +92,7 @@ def test_the_best_server_of_a_run_has_its_gain_beside_it(capsys, made, tmp_path)
     text = export(capsys, made / "run", tmp_path / "server.nc", "--layer", "best-server")
     assert "12 base stations, numbered from 0 as in" in text
     radio_map = vm.RadioMap.load(made / "run" / "radio_map.nc")
-    stations = RunFolder(made / "run").base_stations()
+    stations, _ = RunFolder(made / "run").base_stations()
     areas = np.array([radio_map.predict_area(bs) for bs in stations])
     with xarray.open_dataset(tmp_path / "server.nc", engine="scipy") as dataset:
         np.testing.assert_array_equal(dataset["best_server"], areas.argmax(axis=0))
@@ -188,7 +188,7 @@ def test_a_run_with_one_station_needs_no_name_for_it(capsys, made, tmp_path):
     ("source", "out", "more", "message"),
     [
         ("utm.nc", "a.tif", [], "gain needs one base station: name it with --bs x,y,z"),
-        ("run", "a.tif", [], "the run has 12, such as "),
+        ("run", "a.tif", [], "name it with --station ID or --bs x,y,z; the run has 12, such as "),
         ("utm.nc", "a.tif", ["--bs", "1,2,3", "--bs", "4,5,6"], "needs one base station"),
         ("utm.nc", "a.tif", ["--bs", "1,2"], "--bs takes 3 numbers with commas between, not '1,2'"),
         ("utm.nc", "a.tif", ["--bs", "1,2,nan"], "--bs takes 3 numbers"),

@@ -22,9 +22,10 @@ from veilmap.federation.flower.client import Own
 from veilmap.federation.flower.exchange import FlowerExchange
 from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.participation import Turnout
+from veilmap.federation.public import Public
 from veilmap.federation.rounds import Training
 from veilmap.federation.server import Server
-from veilmap.federation.training import _config
+from veilmap.federation.training import _config, stations_of
 
 ALIGNED = vm.GeometryAligned(noise_budget=10)
 
@@ -39,10 +40,8 @@ def training(town, mechanism=ALIGNED, rounds=4, **options):
     scene, data = town
     step, crowd = vm.NoiseAwareStep(), options.pop("participation", vm.Participation())
     config = _config(data, scene.grid, mechanism, "uploads", rounds, 5, step, crowd)
-    stations = np.unique(data.bs_xyz, axis=0)
-    return Training(
-        scene.grid, mechanism, "uploads", rounds, 5, step, crowd, config, stations, **options
-    )
+    options = {"public": Public(*stations_of(data))} | options
+    return Training(scene.grid, mechanism, "uploads", rounds, 5, step, crowd, config, **options)
 
 
 def own_of(data, users, mechanism=ALIGNED):

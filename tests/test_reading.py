@@ -135,6 +135,49 @@ def test_values_for_missing_are_left_out_and_counted(tmp_path):
     assert_all_accounted(reading)
 
 
+def test_links_longer_than_asked_for_are_left_out_and_counted(tmp_path):
+    table = links()
+    table["user_x"][:4], table["user_y"][:4] = (
+        [100.0, 700.0, 100.0, 705.0],
+        [250.0, 850.0, 251.0, 850.0],
+    )
+    table["bs_z"][:] = 500.0  # the ground counts, not the height of a mast
+    table["gain"][3] = np.nan  # this one has another reason already
+    path = write(tmp_path / "links.csv", table)
+    with pytest.raises(BadRowsError, match="line 5") as caught:
+        read_measurements(path, max_distance=200)
+    assert "away" not in str(caught.value)
+    reading = read_measurements(path, max_distance=200, on_bad="drop")
+    apart = np.hypot(table["user_x"] - table["bs_x"], table["user_y"] - table["bs_y"])
+    assert apart[0] == 200.0  # as long as allowed
+    far = 2 + np.flatnonzero((apart > 200) & np.isfinite(table["gain"]))
+    assert {3, 4} <= set(far.tolist())
+    said = left_out(reading)
+    assert said.pop("the base station is more than 200 m away") == far.tolist()
+    assert list(said.values()) == [[5]]
+    assert_all_accounted(reading)
+    every = read_measurements(path, on_bad="drop").measurements
+    near = np.hypot(*(every.user_xyz - every.bs_xyz)[:, :2].T) <= 200
+    np.testing.assert_array_equal(reading.measurements.gain_db, every.gain_db[near])
+
+
+def test_the_longest_link_counts_in_metres_where_the_file_has_degrees(tmp_path):
+    whole = read_walk(tmp_path)
+    data = whole.measurements
+    length = np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T)
+    reading = read_walk(tmp_path, max_distance=800)
+    assert left_out(reading) == {
+        "the base station is more than 800 m away": (2 + np.flatnonzero(length > 800)).tolist()
+    }
+    assert 0 < len(reading.measurements) < len(data)
+
+
+def test_no_link_is_short_enough(tmp_path):
+    path = write(tmp_path / "links.csv", links())
+    with pytest.raises(vm.VeilmapError, match="no usable row .40 rows: the base station is more"):
+        read_measurements(path, max_distance=0.5)
+
+
 def test_bad_rows_are_refused_with_their_lines_or_dropped(tmp_path):
     table = links()
     path = write(tmp_path / "links.csv", table)
@@ -418,6 +461,8 @@ def test_two_kinds_of_positions_must_be_chosen_from(tmp_path):
         ({"split_gap": 5, "user_per": "row"}, "split_gap and user_per both say who"),
         ({"split_gap": -1}, "split_gap must be greater than 0"),
         ({"missing": ["x"]}, "missing must be a number"),
+        ({"max_distance": 0}, "max_distance must be greater than 0"),
+        ({"max_distance": np.nan}, "max_distance must be finite"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path, options, message):

@@ -134,10 +134,9 @@ def test_without_offsets_the_transcript_lists_places_only(sectors, tmp_path):
     for transcript in (run.transcript, Run.load(tmp_path / "run").transcript):
         assert transcript.bs is None
         np.testing.assert_array_equal(transcript.base_stations, np.unique(data.bs_xyz, axis=0))
-    assert (tmp_path / "run" / "base_stations.csv").read_text().startswith("x,y,z\n")
 
 
-@pytest.mark.parametrize("content", ["", "x,y,z\n1,2\n", "x,y,z,bs\n1,2,3\n", "x,y,z\n1,2,north\n"])
+@pytest.mark.parametrize("content", ["", "x,y,z\n1,2,3\n", "bs,x,y,z\nA,1,2\n"])
 def test_a_damaged_list_of_base_stations_is_named(sectors, tmp_path, content):
     scene, data = sectors
     calibrated(data, scene.grid, rounds=1, out=tmp_path / "run")
@@ -146,13 +145,17 @@ def test_a_damaged_list_of_base_stations_is_named(sectors, tmp_path, content):
         Run.load(tmp_path / "run")
 
 
-def test_one_mast_with_several_ids_needs_no_name_in_an_export(capsys, sectors, tmp_path):
+def test_one_mast_with_several_ids_needs_a_name_where_they_differ(capsys, sectors, tmp_path):
     scene, data = sectors
     one = data.select((data.bs_xyz == data.bs_xyz[0]).all(axis=1))
     assert len(np.unique(one.bs)) == 2
     calibrated(one, scene.grid, rounds=1, out=tmp_path / "run")
-    code, _, _ = command(capsys, "export", str(tmp_path / "run"), str(tmp_path / "gain.nc"))
-    assert code == 0
+    export = ["export", str(tmp_path / "run"), str(tmp_path / "out.nc")]
+    code, _, err = command(capsys, *export)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"the run has 2, such as {min(one.bs.tolist())}" in err
+    assert command(capsys, *export, "--station", one.bs[0])[0] == 0
+    assert command(capsys, *export, "--layer", "los")[0] == 0
 
 
 def with_two_laws_only(transcript):

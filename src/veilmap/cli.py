@@ -58,7 +58,7 @@ app.command(
     " `veilmap audit run`"
 )(audit.audit)
 app.command(
-    epilog="Examples: `veilmap export run gain.tif --bs 120,80,25`,"
+    epilog="Examples: `veilmap export run gain.tif --station site-7`,"
     " `veilmap export run lines.geojson --bs 120,80,25 --levels -110,-100,-90`,"
     " `veilmap export run at.csv --bs-latlon 48.2,16.37,25 --points schools.csv`,"
     " `veilmap export run server.png --layer best-server`"

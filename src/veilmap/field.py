@@ -1,7 +1,10 @@
 """What obstacles leave over: a smooth field in dB for every base station."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,6 +56,24 @@ class Field:
     def moved_to(self, values: ArrayLike) -> "Field":
         """The same stations and places with other values."""
         return replace(self, values=np.asarray(values))
+
+    def as_arrays(self) -> dict[str, Any]:
+        """For files and messages."""
+        place = [self.grid.cell_size, *self.grid.shape, *self.grid.origin]
+        return {
+            "field": self.values,
+            "field_stations": self.stations,
+            "field_ids": json.dumps(self.ids),
+            "field_place": np.array(place),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], crs: str | None) -> "Field":
+        """What `as_arrays` gave."""
+        size, rows, columns, x, y = np.asarray(arrays["field_place"]).tolist()
+        grid = Grid(size, (int(rows), int(columns)), (x, y), crs)
+        ids = json.loads(str(arrays["field_ids"]))
+        return cls(grid, np.asarray(arrays["field_stations"]), np.asarray(arrays["field"]), ids)
 
     @cached_property
     def by_place(self) -> "Field":

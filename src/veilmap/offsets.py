@@ -48,20 +48,15 @@ class Offsets:
         """The same stations and devices with other offsets."""
         return replace(self, values=tuple(np.asarray(values, dtype=np.float64).tolist()))
 
-    def of(self, bs: NDArray, device: NDArray) -> NDArray[np.float64]:
-        """The offset of every link, (J,), in dB."""
+    def of(self, bs: NDArray, device: NDArray | None = None) -> NDArray[np.float64]:
+        """The offset of every link, (J,), in dB; without devices, of calibrated ones."""
         known = np.append(self.values, 0.0)  # index −1: nobody we know
         return known[self.numbers_of(bs, device)].sum(axis=0)
 
-    def of_stations(self, bs: NDArray) -> NDArray[np.float64]:
-        """The offsets of base stations alone, (B,), in dB, whatever the device."""
-        known = np.append(self.values, 0.0)
-        return known[_ids.places(bs, self._stations)]
-
-    def numbers_of(self, bs: NDArray, device: NDArray) -> NDArray[np.int64]:
+    def numbers_of(self, bs: NDArray, device: NDArray | None = None) -> NDArray[np.int64]:
         """Which offsets apply to each link, (2, J): its station's and its device's, or −1."""
         own = _ids.places(bs, self._stations)
-        kinds = _ids.places(device, self._devices)
+        kinds = np.full_like(own, -1) if device is None else _ids.places(device, self._devices)
         return np.stack([own, np.where(kinds < 0, -1, kinds + len(self.stations))])
 
     @cached_property

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks, _threads
 from veilmap import offsets as no_offsets
+from veilmap._ids import Id
 from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
 from veilmap.antennas import Antennas
@@ -197,7 +198,7 @@ class RadioMap:
             "sharpness": self.sharpness,
             "powers": np.array(self.propagation.powers),
             "offsets": json.dumps([self.offsets.stations, self.offsets.devices]),
-            **({} if self.field is None else _field_arrays(self.field)),
+            **({} if self.field is None else self.field.as_arrays()),
             **({} if self.antennas is None else {"antennas": self.antennas.as_text()}),
         }
 
@@ -207,7 +208,7 @@ class RadioMap:
         powers = np.asarray(arrays["powers"])
         start = Propagation.from_array(np.zeros(4 + 2 * len(powers)), powers)
         offsets = Offsets.unknown(*json.loads(str(arrays["offsets"])))
-        field = _field_of(arrays, grid.crs) if "field" in arrays else None
+        field = Field.from_arrays(arrays, grid.crs) if "field" in arrays else None
         known = Antennas.from_text(str(arrays["antennas"])) if "antennas" in arrays else None
         flat = cls(grid, np.zeros(grid.cells), start, offsets=offsets, field=field, antennas=known)
         return flat.moved_to(arrays["heights"], arrays["theta"], float(arrays["sharpness"]))
@@ -247,21 +248,41 @@ class RadioMap:
         return clear
 
     def predict(
-        self, user_xyz: ArrayLike, bs_xyz: ArrayLike, *, smooth: bool = True
+        self,
+        user_xyz: ArrayLike,
+        bs_xyz: ArrayLike,
+        *,
+        station: Id | None = None,
+        smooth: bool = True,
     ) -> NDArray[np.float64]:
         """Gain of each link in dB, (J,); one end may be a single point for all links.
 
-        Without offsets and patterns: what calibrated devices would measure from isotropic
-        antennas. ``smooth=False`` takes the clear or the blocked law, whatever lies between.
+        ``station`` is the id of the base station that all are to: with what the map knows of it,
+        its offset, pattern and field, as calibrated devices would read it. Without an id antennas
+        are isotropic and all send alike. ``smooth=False`` takes the clear or the blocked law,
+        whatever lies between.
         """
-        return self._gain(*paired(user_xyz, bs_xyz), smooth, None)
+        user, mast = paired(user_xyz, bs_xyz)
+        bs = None if station is None else np.full(len(user), station)
+        return self._gain(user, mast, smooth, bs)
 
     def _gain(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], smooth: bool, bs: NDArray | None
+        self,
+        user: NDArray[np.float64],
+        mast: NDArray[np.float64],
+        smooth: bool,
+        bs: NDArray | None,
+        device: NDArray | None = None,
     ) -> NDArray[np.float64]:
-        """What laws and the field say, by the base stations' ids if there are any."""
+        """What the map says, with all that it knows base stations by if there are ids."""
         gains = self._gain_of_laws(user, mast, smooth)
-        return gains if self.field is None else gains + self.field.at(user, mast, bs)
+        if self.field is not None:
+            gains = gains + self.field.at(user, mast, bs)
+        if bs is not None and len(self.offsets):
+            gains = gains + self.offsets.of(bs, device)
+        if bs is not None and self.antennas is not None:
+            gains = gains + self.antennas.of(bs, user, mast)
+        return gains
 
     def _gain_of_laws(
         self, user: NDArray[np.float64], bs: NDArray[np.float64], smooth: bool
@@ -278,14 +299,7 @@ class RadioMap:
 
         With offsets, patterns and fields of those base stations that the map knows by id.
         """
-        gains = self._gain(*paired(data.user_xyz, data.bs_xyz), True, data.bs)
-        if data.bs is None:
-            return gains
-        if len(self.offsets) and data.device is not None:
-            gains = gains + self.offsets.of(data.bs, data.device)
-        if self.antennas is not None:
-            gains = gains + self.antennas.of(data.bs, data.user_xyz, data.bs_xyz)
-        return gains
+        return self._gain(*paired(data.user_xyz, data.bs_xyz), True, data.bs, data.device)
 
     def predict_area(
         self, bs_xyz: ArrayLike, *, altitude: float = 1.5, smooth: bool = True
@@ -353,7 +367,7 @@ class RadioMap:
         return columns[:, :-1]  # the last one is nobody's
 
     def _numbers_of(self, links: Links) -> NDArray[np.int64]:
-        if len(self.offsets) == 0 or links.bs is None or links.device is None:
+        if len(self.offsets) == 0 or links.bs is None:
             return np.full((2, len(links.gain_db)), -1)
         return self.offsets.numbers_of(links.bs, links.device)
 
@@ -425,23 +439,6 @@ def _field_gradients(radio_map: RadioMap, field: Field, links: Links) -> LocalGr
     np.add.at(by_field[:, 1], (user[:, None], numbers), each[:, None] * shares)
     unmoved = np.zeros((links.users, len(radio_map.theta)))
     return LocalGradients(loss, by_field.reshape(links.users, -1), unmoved, links.counts)
-
-
-def _field_arrays(field: Field) -> dict[str, Any]:
-    place = [field.grid.cell_size, *field.grid.shape, *field.grid.origin]
-    return {
-        "field": field.values,
-        "field_stations": field.stations,
-        "field_ids": json.dumps(field.ids),
-        "field_place": np.array(place),
-    }
-
-
-def _field_of(arrays: Mapping[str, Any], crs: str | None) -> Field:
-    size, rows, columns, x, y = np.asarray(arrays["field_place"]).tolist()
-    grid = Grid(size, (int(rows), int(columns)), (x, y), crs)
-    ids = json.loads(str(arrays["field_ids"]))
-    return Field(grid, np.asarray(arrays["field_stations"]), np.asarray(arrays["field"]), ids)
 
 
 def _rich_gradients(

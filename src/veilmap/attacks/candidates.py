@@ -74,7 +74,7 @@ class Candidates:
         """What a map has learned of the stations' offsets, (B,), in dB."""
         if self.bs is None or not radio_map.offsets.stations:
             return None
-        return radio_map.offsets.of_stations(self.bs)
+        return radio_map.offsets.of(self.bs)
 
     @cached_property
     def gains_at_centres(self) -> NDArray[np.float64]:

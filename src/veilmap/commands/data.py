@@ -63,6 +63,10 @@ UserHeight = Annotated[float, typer.Option(help="Of users in metres, if no colum
 BsHeight = Annotated[
     float | None, typer.Option(help="Of base stations in metres, if no column says.")
 ]
+MaxDistance = Annotated[
+    float | None,
+    typer.Option(help="Leave out longer links, in metres along the ground, and count them."),
+]
 Layer = Annotated[str | None, typer.Option(help="Of a .gpkg file with several.")]
 Encoding = Annotated[str, typer.Option(help="Of a text file, such as latin-1.")]
 DropBad = Annotated[
@@ -87,6 +91,7 @@ def check(
     user_per: UserPer = None,
     user_height: UserHeight = 1.5,
     bs_height: BsHeight = None,
+    max_distance: MaxDistance = None,
     layer: Layer = None,
     encoding: Encoding = "utf-8",
     drop_bad: DropBad = False,
@@ -107,7 +112,7 @@ def check(
             writable_folder(path.parent)
     options = _options(
         columns, crs, quantity, tx_power, missing, stations, wide, split_gap, user_per,
-        user_height, bs_height, layer, encoding, drop_bad=True,
+        user_height, bs_height, max_distance, layer, encoding, drop_bad=True,
     )  # fmt: skip
     found = reading.read(file, options)
     result = reading.check(found)
@@ -147,6 +152,7 @@ def convert(
     user_per: UserPer = None,
     user_height: UserHeight = 1.5,
     bs_height: BsHeight = None,
+    max_distance: MaxDistance = None,
     layer: Layer = None,
     encoding: Encoding = "utf-8",
     drop_bad: DropBad = False,
@@ -160,7 +166,7 @@ def convert(
     writable_folder(out.parent)
     options = _options(
         columns, crs, quantity, tx_power, missing, stations, wide, split_gap, user_per,
-        user_height, bs_height, layer, encoding, drop_bad,
+        user_height, bs_height, max_distance, layer, encoding, drop_bad,
     )  # fmt: skip
     found = reading.read(file, options)
     data = found.measurements
@@ -181,7 +187,7 @@ def _options(
     columns: Sequence[str] | None, crs: str | None, quantity: str, tx_power: float,
     missing: Sequence[float] | None, stations: Path | None, wide: Sequence[str] | None,
     split_gap: float | None, user_per: str | None, user_height: float, bs_height: float | None,
-    layer: str | None, encoding: str, drop_bad: bool,
+    max_distance: float | None, layer: str | None, encoding: str, drop_bad: bool,
 ) -> "Options":  # fmt: skip
     from veilmap.reading import Options
 
@@ -189,7 +195,7 @@ def _options(
         columns=_named(columns or []), crs=crs, quantity=cast("Any", quantity),
         tx_power_dbm=tx_power, missing=missing or (), stations=stations, wide=wide or (),
         split_gap=split_gap, user_per=cast("Any", user_per), user_height=user_height,
-        bs_height=bs_height, layer=layer, encoding=encoding,
+        bs_height=bs_height, max_distance=max_distance, layer=layer, encoding=encoding,
         on_bad="drop" if drop_bad else "refuse",
     )  # fmt: skip
 

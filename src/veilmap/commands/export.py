@@ -4,40 +4,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from veilmap import exporting, layers
 from veilmap.commands._common import console, measurements_behind, progress_bar, writable_folder
+from veilmap.commands._stations import Stations, Subject, named, numbers, only_one
 from veilmap.errors import VeilmapError
 from veilmap.layers import Layer
 from veilmap.measurements import Measurements
-from veilmap.radiomap import RadioMap
 
 # Each layer, and the options that mean something for it.
 _OPTIONS = {
-    "gain": {"--bs", "--bs-latlon", "--azimuth", "--beam-width"},
-    "los": {"--bs", "--bs-latlon"},
-    "best-server": {"--bs", "--bs-latlon", "--azimuth", "--beam-width"},
+    "gain": {"--station", "--bs", "--bs-latlon", "--azimuth", "--beam-width"},
+    "los": {"--station", "--bs", "--bs-latlon"},
+    "best-server": {"--station", "--bs", "--bs-latlon", "--azimuth", "--beam-width"},
     "heights": set[str](),
     "coverage": {"--data"},
-    "uncertainty": {"--bs", "--bs-latlon", "--data", "--bootstrap", "--seed"},
+    "uncertainty": {"--station", "--bs", "--bs-latlon", "--data", "--bootstrap", "--seed"},
 }
 
-
-@dataclass(frozen=True)
-class _Subject:
-    """What was named: a map, and the folder of its run if it was one."""
-
-    path: Path
-    radio_map: RadioMap
-    run: bool
+# Base stations that are named in a line rather than where to find their names.
+_LISTED = 10
 
 
 @dataclass(frozen=True)
 class _Beams:
-    """Antennas that options describe, one for each named base station; none: isotropic."""
+    """Antennas that options describe, one for each base station named by place, or none."""
 
     azimuths: list[float]
     widths: list[float]
@@ -47,8 +39,8 @@ class _Beams:
         for option, given in (("--azimuth", self.azimuths), ("--beam-width", self.widths)):
             if len(given) not in (0, stations):
                 raise VeilmapError(
-                    f"{option} is given {len(given)} times for {stations} named base stations;"
-                    " give it once for each (nan where it is not known)"
+                    f"{option} is given {len(given)} times for {stations} base stations"
+                    " named by place; give it once for each (nan where it is not known)"
                 )
         if self.widths and not self.azimuths:
             raise VeilmapError("--beam-width needs --azimuth: where the beam looks")
@@ -65,9 +57,16 @@ def export(
         ),
     ],
     layer: Annotated[str, typer.Option(help=f"What to write: {', '.join(_OPTIONS)}.")] = "gain",
+    station: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Base station of the run by its id, with all that the map knows of it: offset,"
+            " antenna, field. Several for best-server."
+        ),
+    ] = None,
     bs: Annotated[
         list[str] | None,
-        typer.Option(help="Base station x,y,z in metres; several for best-server."),
+        typer.Option(help="Base station x,y,z in metres, without an offset; several likewise."),
     ] = None,
     bs_latlon: Annotated[
         list[str] | None,
@@ -105,19 +104,20 @@ def export(
     coverage (links that cross a cell) and uncertainty (how far maps of resampled users
     disagree) are made from the users' measurements: only who holds those can make them.
     """
-    given = {"--bs": bs, "--bs-latlon": bs_latlon, "--data": data, "--bootstrap": bootstrap,
-             "--seed": seed, "--azimuth": azimuth, "--beam-width": beam_width}  # fmt: skip
+    given = {"--station": station, "--bs": bs, "--bs-latlon": bs_latlon, "--data": data,
+             "--bootstrap": bootstrap, "--seed": seed, "--azimuth": azimuth,
+             "--beam-width": beam_width}  # fmt: skip
     _check_options(layer, {name for name, value in given.items() if value not in (None, [])})
     _check_keeps_inputs(out, source, source / "radio_map.nc", data)
-    subject = _opened(source)
-    chosen = None if levels is None else _numbers("--levels", levels)
+    subject = Subject.opened(source)
+    chosen = None if levels is None else numbers("--levels", levels)
     writable_folder(out.parent)
     exporting.check(out, subject.radio_map.grid.crs, levels=chosen, points=points)
-    stations = _stations(subject, bs or [], bs_latlon or [])
+    stations = named(subject, station or [], bs or [], bs_latlon or [])
     if layer == "coverage":
         made = [layers.link_coverage(subject.radio_map.grid, _data(subject, layer, data))]
     elif layer == "uncertainty":
-        only = _one_station(subject, layer, stations)
+        only = only_one(subject, layer, stations)
         made = [_uncertainty(subject, only, altitude, bootstrap or 10, data, seed)]
     else:
         beams = _Beams(azimuth or [], beam_width or [])
@@ -139,101 +139,58 @@ def _check_keeps_inputs(out: Path, *inputs: Path | None) -> None:
         raise VeilmapError(f"{out} is what the layer is made from; name another file to write")
 
 
-def _opened(path: Path) -> _Subject:
-    """The map of a file or of a finished run."""
-    from veilmap.federation.run import load_map
-
-    if path.is_dir():
-        return _Subject(path, load_map(path), run=True)
-    return _Subject(path, RadioMap.load(path), run=False)
-
-
-def _stations(subject: _Subject, bs: list[str], bs_latlon: list[str]) -> NDArray[np.float64]:
-    """The base stations that options name, (B, 3), in the map's metres."""
-    from veilmap.coordinates import from_latitude_longitude
-
-    stations = [_numbers("--bs", text, 3) for text in bs]
-    for text in bs_latlon:
-        latitude, longitude, z = _numbers("--bs-latlon", text, 3)
-        try:
-            xy = from_latitude_longitude(subject.radio_map.grid.crs, [latitude, longitude])
-        except VeilmapError as error:
-            raise VeilmapError(f"--bs-latlon: {error}") from None
-        stations.append([*xy.tolist(), z])
-    return np.array(stations, dtype=np.float64).reshape(-1, 3)
-
-
-def _one_station(
-    subject: _Subject, layer: str, stations: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The one base station of ``layer``, or how to name it."""
-    known = _known_stations(subject)
-    if len(stations) == 0 and len(np.unique(known, axis=0)) == 1:
-        return known[0]
-    if len(stations) != 1:
-        such = f"; the run has {len(known)}, such as {_text(known[0])}" if len(known) else ""
-        raise VeilmapError(f"{layer} needs one base station: name it with --bs x,y,z{such}")
-    return stations[0]
-
-
-def _known_stations(subject: _Subject) -> NDArray[np.float64]:
-    """The stations that a run's folder lists; none for a mere map."""
-    from veilmap.federation.folder import RunFolder
-
-    return RunFolder(subject.path).base_stations() if subject.run else np.empty((0, 3))
-
-
 def _predicted(
-    subject: _Subject,
-    layer: str,
-    stations: NDArray[np.float64],
-    beams: _Beams,
-    altitude: float,
+    subject: Subject, layer: str, stations: Stations, beams: _Beams, altitude: float
 ) -> list[Layer]:
     """Layers that the map alone decides."""
     if layer == "heights":
         return [layers.obstacle_heights(subject.radio_map)]
     if layer == "best-server":
         return _best_server(subject, stations, beams, altitude)
-    only = _one_station(subject, layer, stations)
+    only = only_one(subject, layer, stations)
+    xyz, station = only.first
     if layer == "los":
-        return [layers.los_probability(subject.radio_map, only, altitude)]
-    beams.check(1)
+        return [layers.los_probability(subject.radio_map, xyz, altitude, station=station)]
+    beams.check(only.by_place)
     azimuth, width = (given[0] if given else None for given in (beams.azimuths, beams.widths))
-    if azimuth is None:
-        _say_isotropic(subject)
-    made = layers.gain(subject.radio_map, only, altitude, azimuth=azimuth, beam_width=width)
+    _say_isotropic(subject, only, beams)
+    made = layers.gain(
+        subject.radio_map, xyz, altitude, station=station, azimuth=azimuth, beam_width=width
+    )
     return [made]
 
 
-def _say_isotropic(subject: _Subject) -> None:
+def _say_isotropic(subject: Subject, stations: Stations, beams: _Beams) -> None:
     """A map that learned of antennas knows them by their stations' ids, not by places."""
-    if subject.radio_map.antennas is not None:
-        console.print("Antennas are taken to be isotropic: --bs and --azimuth name one that is not")
+    if subject.radio_map.antennas is not None and stations.by_place and not beams.azimuths:
+        console.print(
+            "Antennas are taken to be isotropic: --azimuth says where one looks, --station ID"
+            " takes what the map knows of it"
+        )
 
 
 def _best_server(
-    subject: _Subject, stations: NDArray[np.float64], beams: _Beams, altitude: float
+    subject: Subject, stations: Stations, beams: _Beams, altitude: float
 ) -> list[Layer]:
     """Which station is heard best, and its gain."""
-    named = len(stations) > 0
-    beams.check(len(stations))
-    if not named:
-        stations = _known_stations(subject)
+    beams.check(stations.by_place)
+    where = "in the order of the command"
+    if len(stations) == 0:
+        stations, where = subject.stations(), f"as in {subject.path}/base_stations.csv"
     if len(stations) == 0:
         raise VeilmapError(f"{subject.path} names no base stations: name them, --bs x,y,z for each")
-    where = "in the order of the command" if named else f"as in {subject.path}/base_stations.csv"
-    console.print(f"{len(stations)} base stations, numbered from 0 {where}")
-    if not beams.azimuths:
-        _say_isotropic(subject)
+    if stations.ids and len(stations) <= _LISTED:
+        where = f"in this order: {', '.join(stations.ids)}"
+    console.print(f"{len(stations)} base stations, numbered from 0 {where}", highlight=False)
+    _say_isotropic(subject, stations, beams)
     made = layers.best_server(
-        subject.radio_map, stations, altitude,
+        subject.radio_map, stations.xyz, altitude, ids=stations.ids,
         azimuths=beams.azimuths or None, beam_widths=beams.widths or None,
     )  # fmt: skip
     return list(made)
 
 
-def _data(subject: _Subject, layer: str, data: Path | None) -> Measurements:
+def _data(subject: Subject, layer: str, data: Path | None) -> Measurements:
     """The measurements that a layer is made from."""
     if subject.run:
         return measurements_behind(subject.path, data)[0]
@@ -245,8 +202,8 @@ def _data(subject: _Subject, layer: str, data: Path | None) -> Measurements:
 
 
 def _uncertainty(
-    subject: _Subject,
-    bs_xyz: NDArray[np.float64],
+    subject: Subject,
+    stations: Stations,
     altitude: float,
     replicas: int,
     data: Path | None,
@@ -270,7 +227,8 @@ def _uncertainty(
         maps = layers.bootstrap(
             links, subject.radio_map.grid, replicas, seed=seed, on_replica=on_replica, **settings
         )
-    return layers.spread(maps, bs_xyz, altitude)
+    xyz, station = stations.first
+    return layers.spread(maps, xyz, altitude, station=station)
 
 
 _PRIVATE = {
@@ -288,19 +246,3 @@ def _report(layer: Layer, written: exporting.Written) -> None:
     )
     for note in (*written.notes, *([_PRIVATE[layer.name]] if layer.name in _PRIVATE else [])):
         console.print(note[0].upper() + note[1:])
-
-
-def _numbers(option: str, text: str, count: int | None = None) -> list[float]:
-    """Numbers out of a text such as 1,2,3."""
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not np.isfinite(found).all() or count not in (None, len(found)):
-        wanted = f"{count} numbers" if count else "numbers"
-        raise VeilmapError(f"{option} takes {wanted} with commas between, not {text!r}")
-    return found
-
-
-def _text(xyz: NDArray[np.float64]) -> str:
-    return ",".join(f"{round(value, 2):.12g}" for value in xyz.tolist())

@@ -1,6 +1,7 @@
 """A run on disk: configuration, history, checkpoints, uploads and the map.
 
     RUN/config.json
+        base_stations.csv                 ids and places, as the server was told
         history.csv
         checkpoints/round-000120.npz      the last two
         transcript/round-000050.npz       rounds whose uploads were kept
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from veilmap import _files
 from veilmap._describe import differences
+from veilmap._ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.federation import history
 from veilmap.federation.history import HistoryRow
@@ -33,8 +35,9 @@ from veilmap.geometry import Grid
 from veilmap.radiomap import RadioMap
 
 # Of run folders; another number was written by another version.
-FORMAT = 4
+FORMAT = 5
 
+_STATION_COLUMNS = ["bs", "x", "y", "z"]
 _KEPT_CHECKPOINTS = 2
 _BROKEN = (BadZipFile, KeyError, ValueError, EOFError, OSError)
 
@@ -55,40 +58,32 @@ class RunFolder:
             raise VeilmapError(f"{self.path} is a file; name a folder for the run")
 
     def start(
-        self,
-        config: Mapping[str, Any],
-        base_stations: NDArray[np.float64],
-        bs: NDArray | None = None,
+        self, config: Mapping[str, Any], stations: NDArray[np.float64], ids: Sequence[Id]
     ) -> None:
-        """Make the folder of a new run; ``bs`` are the base stations' ids, where they matter."""
-        table = [["x", "y", "z"], *([f"{v:.17g}" for v in place] for place in base_stations)]
-        if bs is not None:
-            table = [[*row, str(own)] for row, own in zip(table, ["bs", *bs], strict=True)]
+        """Make the folder of a new run, with its base stations, (B, 3), and their ids."""
+        rows = [[bs, *xyz] for bs, xyz in zip(ids, stations.tolist(), strict=True)]
         with (
             _files.replacing(self.path / "base_stations.csv") as temporary,
             temporary.open("w", encoding="utf-8", newline="") as file,
         ):
-            csv.writer(file, lineterminator="\n").writerows(table)
+            csv.writer(file, lineterminator="\n").writerows([_STATION_COLUMNS, *rows])
         _files.write_json(config, self.path / "config.json")
 
-    def base_stations(self) -> NDArray[np.float64]:
-        """The public base stations, (B, 3), in metres; none where the server was told none."""
-        return self._stations()[0]
+    def base_stations(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+        """The public base stations, (B, 3), in metres, and their ids; several may share a mast.
 
-    def station_ids(self) -> NDArray | None:
-        """Their ids as text, (B,), where their offsets were learned."""
-        return self._stations()[1]
-
-    def _stations(self) -> tuple[NDArray[np.float64], NDArray | None]:
+        None where the server was not told any.
+        """
         path = _files.existing(self.path / "base_stations.csv")
         try:
             with path.open(encoding="utf-8", newline="") as file:
-                header, *rows = csv.reader(file)
-            table = np.array(rows, dtype=np.str_).reshape(-1, len(header))
-            ids = table[:, 3] if len(header) > 3 else None
-            return table[:, :3].astype(np.float64).reshape(-1, 3), ids
+                header, *rows = csv.reader(file, strict=True)
+            places = np.array([row[1:] for row in rows], dtype=np.float64).reshape(len(rows), 3)
         except (ValueError, csv.Error):
             raise VeilmapError(f"{path} is damaged") from None
+        if header != _STATION_COLUMNS or not np.isfinite(places).all():
+            raise VeilmapError(f"{path} is damaged")
+        return places, tuple(row[0] for row in rows)
 
     def config(self) -> dict[str, Any]:
         """The configuration the run was started with."""

@@ -1,5 +1,6 @@
 """What a server knows before any user speaks; it costs no privacy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,6 +35,19 @@ class Public:
     offsets: Offsets = no_offsets.NONE
     heights: NDArray[np.float64] | None = field(default=None, repr=False)
     antennas: Antennas | None = field(default=None, repr=False)
+
+
+def seen_from(
+    stations: NDArray[np.float64], ids: Sequence[Id], offsets: Offsets
+) -> tuple[NDArray[np.float64], NDArray | None]:
+    """Where attackers look from, and the ids of the base stations there.
+
+    Offsets are known by ids: where they were learned it is every base station, else every place
+    with one, once and without ids.
+    """
+    if offsets.stations:
+        return stations, np.array(ids)
+    return np.unique(stations, axis=0), None
 
 
 NOTHING = Public()

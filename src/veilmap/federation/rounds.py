@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._describe import described
 from veilmap.errors import VeilmapError
@@ -19,7 +18,7 @@ from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation, Turnout
 from veilmap.federation.privacy import Account
-from veilmap.federation.public import NOTHING, Public
+from veilmap.federation.public import NOTHING, Public, seen_from
 from veilmap.federation.run import Run
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import ServerState, StepRule
@@ -45,12 +44,8 @@ class Training:
     ----------
     config : mapping
         All that decides the result, to compare a resumed run's with.
-    stations : (B, 3) float
-        Base stations, which are public.
     public : Public
-        What the map starts from.
-    bs : (B,) ids, optional
-        Of ``stations``, where their offsets are learned.
+        Base stations, and what the map starts from.
     """
 
     grid: Grid
@@ -61,7 +56,6 @@ class Training:
     step: StepRule
     participation: Participation
     config: dict[str, Any] = field(repr=False)
-    stations: NDArray[np.float64] = field(repr=False)
     keep_uploads: Rounds = ()
     keep_users: Collection[ClientId] | None = None
     test: Measurements | None = None
@@ -71,7 +65,6 @@ class Training:
     checkpoint_every: int = 10
     on_round: Callable[[HistoryRow], None] | None = None
     public: Public = NOTHING
-    bs: NDArray | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Refuse what cannot start, before an engine is started for it."""
@@ -94,7 +87,7 @@ class Training:
                 break
             if folder and number == 0 and not self.resume:
                 # Not before a round has shown that training can work.
-                folder.start(self.config, self.stations, self.bs)
+                folder.start(self.config, self.public.stations, self.public.ids)
             if total.opens:
                 account.open(total)
                 total.unseal()
@@ -156,8 +149,10 @@ class Training:
                 folder.save_checkpoint(server.state, rows)
             folder.finish(radio_map)
         public = described(mechanism) | {"name": mechanism.name}
+        known = self.public
+        stations, bs = seen_from(known.stations, known.ids, known.offsets)
         transcript = Transcript(
-            radio_map.grid, public, self.stations, kept, self.server_sees, radio_map, self.bs
+            radio_map.grid, public, stations, kept, self.server_sees, radio_map, bs
         )
         return Run(radio_map, rows, transcript, folder.path if folder else None, stopped)
 

@@ -7,6 +7,7 @@ from veilmap.errors import VeilmapError
 from veilmap.federation import history
 from veilmap.federation.folder import FORMAT, RunFolder
 from veilmap.federation.history import HistoryRow
+from veilmap.federation.public import seen_from
 from veilmap.federation.transcript import Transcript
 from veilmap.mechanisms import from_description
 from veilmap.radiomap import RadioMap
@@ -39,14 +40,15 @@ class Run:
         folder, radio_map = RunFolder(path), load_map(path)
         config = folder.config()
         mechanism = from_description(config["mechanism"])
+        stations, bs = seen_from(*folder.base_stations(), radio_map.offsets)
         transcript = Transcript(
             radio_map.grid,
             config["mechanism"] | {"name": mechanism.name},
-            folder.base_stations(),
+            stations,
             folder.load_rounds(radio_map.grid),
             config["server_sees"],
             radio_map,
-            folder.station_ids(),
+            bs,
         )
         rows = history.load(folder.path / "history.csv")
         return cls(radio_map, rows, transcript, folder.path)

@@ -126,7 +126,7 @@ def train(
         )
     if sees == "sums" and keep_users is not None:
         raise VeilmapError("keep_users: this server sees no single user's upload, only sums")
-    offsets, (masts, ids) = _unknown_offsets(data, calibrate), stations_of(data)
+    offsets, (stations, ids) = _unknown_offsets(data, calibrate), stations_of(data)
     config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
     if len(offsets):
         config["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
@@ -135,12 +135,10 @@ def train(
         config["buildings"] = hashlib.sha256(known.tobytes()).hexdigest()
     if data.antennas is not None:
         config["antennas"] = _fingerprint_of(data.antennas)
-    # Offsets are known by ids: whoever reads them has to know where those are.
-    listed, bs = (masts, np.array(ids)) if offsets.stations else (np.unique(masts, axis=0), None)
     training = Training(
         grid, mechanism, sees, rounds, seed, step, participation, config,
-        listed, keep_uploads, keep_users, test, test_every, out, resume,
-        checkpoint_every, on_round, Public(masts, ids, offsets, known, data.antennas), bs,
+        keep_uploads, keep_users, test, test_every, out, resume,
+        checkpoint_every, on_round, Public(stations, ids, offsets, known, data.antennas),
     )  # fmt: skip
     return _engine(engine)(training, data, mechanism, seed)
 

@@ -1,13 +1,17 @@
 """What a radio map says about every place on the ground."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
+from veilmap._ids import Id
 from veilmap.antennas import Antennas
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
-from veilmap.layers.layer import Layer, Values
+from veilmap.layers.known import checked, facts
+from veilmap.layers.layer import Attribute, Layer, Values
 from veilmap.radiomap import RadioMap
 
 
@@ -16,18 +20,36 @@ def gain(
     bs_xyz: ArrayLike,
     altitude: float = 1.5,
     *,
+    station: Id | None = None,
     azimuth: float | None = None,
     beam_width: float | None = None,
 ) -> Layer:
     """Gain from one base station to every cell's centre, in dB.
 
-    Its antenna looks to ``azimuth``, in degrees clockwise from north, with a beam of
-    ``beam_width`` degrees (65 by default); without an azimuth it is isotropic, whatever
-    antennas the map knows.
+    Parameters
+    ----------
+    radio_map : RadioMap
+    bs_xyz : (3,) array
+        Where it is, in metres.
+    altitude : float
+        Of receivers above ground, in metres.
+    station : id, optional
+        Which it is: with the offset, pattern and field that the map has for it, as calibrated
+        devices read it. Without an id it is isotropic and without an offset, whatever the map
+        knows.
+    azimuth, beam_width : float, optional
+        Of another antenna than the map's, in degrees: where it looks, clockwise from north, and
+        how wide (65 by default).
     """
-    bs, altitude, grid = station(bs_xyz), _checks.number("altitude", altitude), radio_map.grid
-    antennas, known = None, {"base_station_m": bs.tolist()}
-    if azimuth is not None:
+    bs, altitude, grid = place_of(bs_xyz), _checks.number("altitude", altitude), radio_map.grid
+    whose, antennas = "the base station", None
+    known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
+    if station is not None:
+        if azimuth is not None or beam_width is not None:
+            raise VeilmapError("a station is known by its id or has another antenna, not both")
+        known |= facts(radio_map, station)
+        whose = f"base station {station}"
+    elif azimuth is not None:
         given = () if beam_width is None else (_checks.number("beam_width", beam_width),)
         antennas = Antennas(("0",), (_checks.number("azimuth", azimuth),), given)
         known |= {"azimuth_deg": antennas.azimuths[0], "beam_width_deg": antennas.beam_widths[0]}
@@ -35,22 +57,32 @@ def gain(
         raise VeilmapError("a beam of some width looks somewhere: name its azimuth")
 
     def exact(places: Values) -> Values:
-        return _gain_from(radio_map, 0, bs, antennas, places)
+        return _gain_from(radio_map, 0, bs, station, antennas, places)
 
     return Layer(
         "gain", exact(centres(grid, altitude)).reshape(grid.shape), "dB",
-        "gain from the base station", grid, altitude, known, exact=exact,
+        f"gain from {whose}", grid, altitude, known, exact=exact,
     )  # fmt: skip
 
 
-def los_probability(radio_map: RadioMap, bs_xyz: ArrayLike, altitude: float = 1.5) -> Layer:
-    """S, from 0 (blocked) to 1 (clear), of the link from one base station to every cell."""
-    bs, altitude = station(bs_xyz), _checks.number("altitude", altitude)
+def los_probability(
+    radio_map: RadioMap, bs_xyz: ArrayLike, altitude: float = 1.5, *, station: Id | None = None
+) -> Layer:
+    """S, from 0 (blocked) to 1 (clear), of the link from one base station to every cell.
+
+    ``station`` is its id, for the metadata: S depends on the place alone.
+    """
+    bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
     places = centres(radio_map.grid, altitude)
+    known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
+    whose = "the base station"
+    if station is not None:
+        known["base_station"] = checked(station, radio_map)
+        whose = f"base station {station}"
     return Layer(
         "los", radio_map.los_weight(places, bs).reshape(radio_map.grid.shape), "1",
-        "probability of line of sight to the base station", radio_map.grid, altitude,
-        {"base_station_m": bs.tolist()}, exact=lambda places: radio_map.los_weight(places, bs),
+        f"probability of line of sight to {whose}", radio_map.grid, altitude,
+        known, exact=lambda places: radio_map.los_weight(places, bs),
     )  # fmt: skip
 
 
@@ -59,36 +91,49 @@ def best_server(
     stations: ArrayLike,
     altitude: float = 1.5,
     *,
+    ids: Sequence[Id] | None = None,
     azimuths: ArrayLike | None = None,
     beam_widths: ArrayLike | None = None,
 ) -> tuple[Layer, Layer]:
     """Which of ``stations``, (B, 3), every place hears best, and with which gain.
 
-    Stations count from 0; of equal ones the first is taken. ``azimuths`` and ``beam_widths``,
-    (B,), are those of `gain`, NaN where a station is isotropic or its beam 65° wide; without
-    them all are isotropic, whatever antennas the map knows.
+    Stations count from 0; of equal ones the first is taken. ``ids`` say which they are: each as
+    the map knows it, as in `gain`. Else ``azimuths`` and ``beam_widths``, (B,), are those of
+    `gain`, NaN where a station is isotropic or its beam 65° wide; without them all are isotropic,
+    whatever the map knows.
     """
     places_of = _checks.points("stations", stations)
     if places_of.ndim != 2 or len(places_of) == 0:
         raise VeilmapError(f"stations must have shape (B, 3), not {places_of.shape}")
     altitude, grid = _checks.number("altitude", altitude), radio_map.grid
-    antennas, known = None, {"base_stations_m": places_of.ravel().tolist()}
-    if azimuths is not None:
+    antennas = None
+    known: dict[str, Attribute] = {"base_stations_m": places_of.ravel().tolist()}
+    if ids is not None:
+        if azimuths is not None or beam_widths is not None:
+            raise VeilmapError("stations are known by their ids or have other antennas, not both")
+        if len(ids) != len(places_of):
+            raise VeilmapError(f"{len(places_of)} base stations have {len(ids)} ids")
+        known["base_stations"] = ", ".join(checked(station, radio_map) for station in ids)
+    elif azimuths is not None:
         antennas = Antennas.where_known(np.arange(len(places_of)), azimuths, beam_widths)
         known["azimuths_deg"] = np.ravel(azimuths).tolist()
     elif beam_widths is not None:
         raise VeilmapError("beams of some width look somewhere: name their azimuths")
-    server, best = _best(radio_map, places_of, antennas, centres(grid, altitude))
+
+    def best(places: Values) -> tuple[Values, Values]:
+        return _best(radio_map, places_of, ids, antennas, places)
+
+    server, gains = best(centres(grid, altitude))
     return (
         Layer(
             "best_server", server.reshape(grid.shape), "1",
             "number of the base station with the highest gain, from 0", grid, altitude, known,
-            categories=True, exact=lambda places: _best(radio_map, places_of, antennas, places)[0],
+            categories=True, exact=lambda places: best(places)[0],
         ),
         Layer(
-            "best_gain", best.reshape(grid.shape), "dB",
+            "best_gain", gains.reshape(grid.shape), "dB",
             "gain from the base station with the highest gain", grid, altitude, known,
-            exact=lambda places: _best(radio_map, places_of, antennas, places)[1],
+            exact=lambda places: best(places)[1],
         ),
     )  # fmt: skip
 
@@ -101,7 +146,7 @@ def obstacle_heights(radio_map: RadioMap) -> Layer:
     )  # fmt: skip
 
 
-def station(bs_xyz: ArrayLike) -> NDArray[np.float64]:
+def place_of(bs_xyz: ArrayLike) -> NDArray[np.float64]:
     """One base station's position, checked."""
     bs = _checks.points("bs_xyz", bs_xyz)
     if bs.shape != (3,):
@@ -115,23 +160,32 @@ def centres(grid: Grid, altitude: float) -> NDArray[np.float64]:
 
 
 def _gain_from(
-    radio_map: RadioMap, number: int, bs: Values, antennas: Antennas | None, places: Values
+    radio_map: RadioMap,
+    number: int,
+    bs: Values,
+    station: Id | None,
+    antennas: Antennas | None,
+    places: Values,
 ) -> Values:
     """Gain at each place from a station; ``antennas`` know stations by their numbers."""
-    gains = radio_map.predict(places, bs)
+    gains = radio_map.predict(places, bs, station=station)
     if antennas is None:
         return gains
     return gains + antennas.of(np.full(len(places), number), places, bs)
 
 
 def _best(
-    radio_map: RadioMap, stations: Values, antennas: Antennas | None, places: Values
+    radio_map: RadioMap,
+    stations: Values,
+    ids: Sequence[Id] | None,
+    antennas: Antennas | None,
+    places: Values,
 ) -> tuple[Values, Values]:
     """The best station's number and gain at each place, one station in memory at a time."""
-    best = _gain_from(radio_map, 0, stations[0], antennas, places)
-    server = np.zeros(len(places))
-    for number, bs in enumerate(stations[1:], start=1):
-        found = _gain_from(radio_map, number, bs, antennas, places)
+    server, best = np.zeros(len(places)), np.full(len(places), -np.inf)
+    for number, bs in enumerate(stations):
+        station = None if ids is None else ids[number]
+        found = _gain_from(radio_map, number, bs, station, antennas, places)
         better = found > best
         server[better], best[better] = number, found[better]
     return server, best

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from veilmap import _checks, _threads
+from veilmap._ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.federation import train
 from veilmap.geometry import Grid, trace
-from veilmap.layers.layer import Layer, Values
-from veilmap.layers.predictions import station
+from veilmap.layers.known import checked
+from veilmap.layers.layer import Attribute, Layer, Values
+from veilmap.layers.predictions import centres, place_of
 from veilmap.measurements import Measurements
 from veilmap.radiomap import RadioMap
 
@@ -45,10 +47,17 @@ def link_coverage(grid: Grid, measurements: Measurements) -> Layer:
     )  # fmt: skip
 
 
-def spread(radio_maps: Sequence[RadioMap], bs_xyz: ArrayLike, altitude: float = 1.5) -> Layer:
+def spread(
+    radio_maps: Sequence[RadioMap],
+    bs_xyz: ArrayLike,
+    altitude: float = 1.5,
+    *,
+    station: Id | None = None,
+) -> Layer:
     """Standard deviation of the gain in dB over several maps of the same grid.
 
-    The maps are replicas (`bootstrap`), or those of late rounds of one training.
+    The maps are replicas (`bootstrap`), or those of late rounds of one training. ``station`` is
+    the base station's id: then offsets and fields that the maps have for it disagree too.
     """
     if len(radio_maps) < 2:
         raise VeilmapError(f"a spread needs at least two maps, not {len(radio_maps)}")
@@ -56,15 +65,19 @@ def spread(radio_maps: Sequence[RadioMap], bs_xyz: ArrayLike, altitude: float = 
     for number, radio_map in enumerate(radio_maps):
         if radio_map.grid != grid:
             raise VeilmapError(f"map {number} has another grid than map 0; maps must share one")
-    bs, altitude = station(bs_xyz), _checks.number("altitude", altitude)
+    bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
+
+    known: dict[str, Attribute] = {"base_station_m": bs.tolist(), "replicas": len(radio_maps)}
+    if station is not None:
+        known["base_station"] = checked(station, *radio_maps)
 
     def exact(places: Values) -> Values:
-        return np.std([radio_map.predict(places, bs) for radio_map in radio_maps], axis=0)
+        gains = [radio_map.predict(places, bs, station=station) for radio_map in radio_maps]
+        return np.std(gains, axis=0)
 
-    areas = [radio_map.predict_area(bs, altitude=altitude) for radio_map in radio_maps]
     return Layer(
-        "uncertainty", np.std(areas, axis=0), "dB", "standard deviation of the gain over replicas",
-        grid, altitude, {"base_station_m": bs.tolist(), "replicas": len(radio_maps)}, exact=exact,
+        "uncertainty", exact(centres(grid, altitude)).reshape(grid.shape), "dB",
+        "standard deviation of the gain over replicas", grid, altitude, known, exact=exact,
     )  # fmt: skip
 
 

@@ -61,14 +61,26 @@ def of_links(
         sieve.take_out("the base station is not in the list of stations", number < 0)
         bs_xyz, bs_degrees = bs.xyz[number], bs.degrees[number]
         sieve.take_out(far, bs.too_far[number])
+    user_xyz = values.spread(user.xyz)
+    _leave_out_long(user_xyz, bs_xyz, options.max_distance, sieve)
     degrees = None
     if place.degrees or bs_place.degrees:
         degrees = np.hstack([values.spread(user.degrees), bs_degrees])
     return Ends(
-        crs, user, values.spread(user.xyz), bs_xyz, degrees,
+        crs, user, user_xyz, bs_xyz, degrees,
         None if listed is None else listed.stations(bs.xyz),
         (*_assumed(place, bs_place, crs, options), *_assumed_of(listed)),
     )  # fmt: skip
+
+
+def _leave_out_long(user_xyz: Values, bs_xyz: Values, limit: float | None, sieve: Sieve) -> None:
+    if limit is None:
+        return
+    rows = np.flatnonzero(sieve.kept)  # others may have no place
+    east, north = (user_xyz[rows, :2] - bs_xyz[rows, :2]).T
+    long = np.zeros(len(user_xyz), dtype=bool)
+    long[rows] = np.hypot(east, north) > limit
+    sieve.take_out(f"the base station is more than {limit:,g} m away", long, expected=True)
 
 
 def _known(place: Place | None) -> Place:

@@ -29,6 +29,7 @@ class Options:
     user_per: UserPer | None = None
     user_height: float = 1.5
     bs_height: float | None = None
+    max_distance: float | None = None
     layer: str | None = None
     encoding: str = "utf-8"
     on_bad: OnBad = "refuse"
@@ -43,8 +44,9 @@ class Options:
         }
         if self.bs_height is not None:
             checks["bs_height"] = _checks.number("bs_height", self.bs_height)
-        if self.split_gap is not None:
-            checks["split_gap"] = _checks.number("split_gap", self.split_gap, above=0)
+        for name in ("split_gap", "max_distance"):
+            if getattr(self, name) is not None:
+                checks[name] = _checks.number(name, getattr(self, name), above=0)
         if self.stations is not None:
             checks["stations"] = Path(self.stations)
         for name, value in checks.items():

@@ -34,6 +34,7 @@ def read_measurements(
     user_per: UserPer | None = None,
     user_height: float = 1.5,
     bs_height: float | None = None,
+    max_distance: float | None = None,
     layer: str | None = None,
     encoding: str = "utf-8",
     on_bad: OnBad = "refuse",
@@ -73,6 +74,8 @@ def read_measurements(
         Where no column says who measured: every row or every position is a user.
     user_height, bs_height : float
         In metres, where the file has no heights; for base stations there is no default.
+    max_distance : float, optional
+        In metres along the ground: longer links are left out and counted.
     layer : str, optional
         Of a GeoPackage file with several.
     encoding : str
@@ -83,7 +86,7 @@ def read_measurements(
     options = Options(
         columns or {}, crs, quantity, tx_power_dbm, missing,
         None if stations is None else Path(stations), wide, split_gap, user_per, user_height,
-        bs_height, layer, encoding, on_bad,
+        bs_height, max_distance, layer, encoding, on_bad,
     )  # fmt: skip
     return read(path, options)
 

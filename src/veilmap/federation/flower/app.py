@@ -10,7 +10,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid as FlowerGrid
 from flwr.serverapp import ServerApp
@@ -96,7 +95,7 @@ def training_of(settings: Settings) -> Training:
         "data": None,  # stays with the nodes
     }
     return Training(
-        grid, mechanism, sees, rounds, seed, step, crowd, config, np.zeros((0, 3)),
+        grid, mechanism, sees, rounds, seed, step, crowd, config,
         out=out, resume=(out / "config.json").exists(),
         checkpoint_every=_checks.whole("checkpoint-every", settings.get("checkpoint-every", 1),
                                        least=1),
