@@ -259,7 +259,7 @@ def test_on_open_ground_a_field_is_chosen_and_no_obstacles():
     assert preferred(trials).model == Model(obstacles=False, residual=20.0)
     assert [str(one.model) for one in seen] == [
         f"{kind}{field}"
-        for kind in ("no obstacles", "obstacles of 2 degrees")
+        for kind in ("no obstacles", "obstacles of 2 degrees", "wide obstacles of 2 degrees")
         for field in ("", ", field of 20 m", ", field of 80 m")
     ]
     assert trials == sorted(seen, key=lambda one: one.mae_db)
@@ -272,7 +272,7 @@ def test_trials_are_fits_and_errors_by_group():
         data, more, GRID, degrees=[3], residuals=[None, 50.0], rounds=3, groups=blocks,
         calibrate=["stations"],
     )  # fmt: skip
-    assert len(found) == 4
+    assert len(found) == 6
     for one in found:
         assert one.model.calibrate == ("stations",)
         wrong = np.abs(one.model.fit(data, GRID, rounds=3).predict_links(more) - more.gain_db)
