@@ -1,15 +1,18 @@
 """What all baselines share: base stations by place and id."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _ids
 from veilmap.errors import VeilmapError
 from veilmap.evaluation import KnowsDevices, Predictor
+from veilmap.geometry import paired
 from veilmap.measurements import Measurements
+from veilmap.radiomap import HasMeasurements
 
 if TYPE_CHECKING:
     from scipy.spatial import KDTree
@@ -46,6 +49,24 @@ class Stations:
             return nearest
         known = _ids.places(bs, _ids.in_order(self.ids.tolist()))
         return np.where(known >= 0, known, nearest)
+
+
+class AnswersByStation(ABC):
+    """A baseline that asks which base station a link belongs to."""
+
+    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+        """Gain of each link in dB."""
+        return self._answered(*paired(user_xyz, bs_xyz), None)
+
+    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
+        """Gain of each link in dB, by its base station's id."""
+        return self._answered(data.user_xyz, data.bs_xyz, data.bs)
+
+    @abstractmethod
+    def _answered(
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
+    ) -> NDArray[np.float64]:
+        """Gain of each link in dB; without ``bs`` the nearest station answers."""
 
 
 def tree_of(points: NDArray[np.float64]) -> "KDTree":

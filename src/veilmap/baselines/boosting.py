@@ -4,19 +4,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from veilmap.baselines.base import Stations, not_fitted
+from veilmap.baselines.base import AnswersByStation, Stations, not_fitted
 from veilmap.errors import VeilmapError
-from veilmap.geometry import paired
 from veilmap.measurements import Measurements
-from veilmap.radiomap import HasMeasurements, log_distance
+from veilmap.radiomap import log_distance
 
 _MOST_CATEGORIES = 255  # scikit-learn's limit
 
 
 @dataclass
-class GradientBoosting:
+class GradientBoosting(AnswersByStation):
     """scikit-learn's histogram gradient boosting on positions, distance, bearing and station."""
 
     iterations: int = 300
@@ -39,14 +38,6 @@ class GradientBoosting:
         )
         self._model = model.fit(columns, data.gain_db)
         return self
-
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
-        """Gain of each link in dB."""
-        return self._answered(*paired(user_xyz, bs_xyz), None)
-
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
-        """Gain of each link in dB, by its base station's id."""
-        return self._answered(data.user_xyz, data.bs_xyz, data.bs)
 
     def _answered(
         self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None

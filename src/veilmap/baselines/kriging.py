@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
-from veilmap.baselines.base import Stations, not_fitted
+from veilmap.baselines.base import AnswersByStation, Stations, not_fitted
 from veilmap.baselines.log_distance import LogDistance
 from veilmap.errors import VeilmapError
 from veilmap.geometry import paired
@@ -20,7 +20,7 @@ _LAGS = 60
 
 
 @dataclass
-class OrdinaryKriging:
+class OrdinaryKriging(AnswersByStation):
     """Ordinary kriging (PyKrige) of the gain over the ground, base station by base station.
 
     It knows only base stations that were measured; others are answered by the nearest one.
@@ -64,14 +64,6 @@ class OrdinaryKriging:
             fitted = Kriging(*places.T, gain, variogram_model=self.variogram, **lags)
             self._fields.append(fitted)
         return self
-
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
-        """Gain of each link in dB."""
-        return self._answered(*paired(user_xyz, bs_xyz), None)
-
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
-        """Gain of each link in dB, by its base station's id."""
-        return self._answered(data.user_xyz, data.bs_xyz, data.bs)
 
     def _answered(
         self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None

@@ -4,20 +4,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from veilmap import _checks
-from veilmap.baselines.base import Stations, not_fitted, tree_of
-from veilmap.geometry import paired
+from veilmap.baselines.base import AnswersByStation, Stations, not_fitted, tree_of
 from veilmap.measurements import Measurements
-from veilmap.radiomap import HasMeasurements
 
 if TYPE_CHECKING:
     from scipy.spatial import KDTree
 
 
 @dataclass
-class NearestNeighbours:
+class NearestNeighbours(AnswersByStation):
     """Mean of the k links whose ends are nearest, weighted by inverse distance.
 
     Parameters
@@ -48,14 +46,6 @@ class NearestNeighbours:
         self._trees = [tree_of(data.user_xyz[rows, :2]) for rows in own]
         self._gains = [data.gain_db[rows] for rows in own]
         return self
-
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
-        """Gain of each link in dB."""
-        return self._answered(*paired(user_xyz, bs_xyz), None)
-
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
-        """Gain of each link in dB, by its base station's id."""
-        return self._answered(data.user_xyz, data.bs_xyz, data.bs)
 
     def _answered(
         self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
