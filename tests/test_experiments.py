@@ -454,9 +454,11 @@ def test_ctrl_c_stops_at_once_with_one_line(tmp_path):
         [*command, "--out", str(tmp_path / "out")], stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    time.sleep(6)  # into the first trainings, which take longer than that
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not [*tmp_path.glob("out/computed/*")]:
+        time.sleep(0.2)  # until the workers are at work, however busy the machine is
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: parent and workers
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors == "veilmap: stopped\n"
     deadline = time.monotonic() + 10
