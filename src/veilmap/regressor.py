@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from veilmap import _checks
 from veilmap.errors import VeilmapError
-from veilmap.federation import NoiseAwareStep, train
+from veilmap.federation import train
 from veilmap.geometry import Grid
 from veilmap.measurements import DUPLICATE, BadRowsError, Measurements, listed
 from veilmap.mechanisms import Mechanism
-from veilmap.propagation import Propagation
+from veilmap.models import Model
 from veilmap.radiomap import RadioMap
 
 try:
@@ -35,9 +35,6 @@ _COLUMNS = (
     "six columns, user x, y, z and base station x, y, z in metres,"
     " then perhaps a base-station id and a device id"
 )
-
-# Gains of other people's data may lie 20 dB and more from where θ starts.
-_START_THETA_RATE = 2.0
 
 
 @dataclass(frozen=True)
@@ -131,10 +128,7 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
             raise VeilmapError(f"mechanism is one of veilmap's or None, not {self.mechanism!r}")
         links = self._link_columns(X)
         data = _measurements(_users(self.users, groups, links), links, y)
-        step = NoiseAwareStep(
-            start_propagation=Propagation.of_degrees(self.degrees),
-            start_theta_rate=_START_THETA_RATE,
-        )
+        step = Model(degrees=self.degrees).step
         run = train(
             data, self._grid(links), mechanism=self.mechanism, rounds=self.rounds, step=step,
             calibrate=self.calibrate, seed=_seed(self.random_state),  # type: ignore[arg-type]

@@ -40,6 +40,11 @@ def progress_bar() -> "Progress":
     return Progress(*columns, TextColumn("{task.fields[note]}"), console=console)
 
 
+def listed(text: str) -> list[str]:
+    """The parts of a text such as a,b."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def counted(option: str, text: str) -> list[int]:
     try:
         return [int(part) - 1 for part in text.split(",") if part.strip()]

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from veilmap import _files
-from veilmap.commands._common import Seed, console, progress_bar, writable_folder
+from veilmap.commands._common import Seed, console, listed, progress_bar, writable_folder
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
@@ -88,9 +88,9 @@ def compare(
         _heights(buildings, grid),
         seed,
     )
-    names = _listed(method) or [*comparing.BASELINES, *comparing.OURS]
+    names = listed(method) or [*comparing.BASELINES, *comparing.OURS]
     compared = comparing.methods(names, setting)
-    described = _listed(schemes), links, folds, first, block, few, seed
+    described = listed(schemes), links, folds, first, block, few, seed
     count = sum(1 for _ in _folds(*described))  # whatever cannot be divided is refused here
     kept = _Kept(out, _settings(setting, links, folds, seed))
     scores = []
@@ -211,19 +211,15 @@ def _heights(buildings: Path | None, grid: Grid) -> "np.ndarray | None":
 
 
 def _calibrated(text: str) -> tuple[Any, ...]:
-    named = tuple(_listed(text))
+    named = tuple(listed(text))
     if set(named) - {"stations", "devices"}:
         raise VeilmapError(f"--calibrate takes stations and devices, not {text!r}")
     return named
 
 
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def _counts(text: str) -> list[int]:
     try:
-        counts = [int(part) for part in _listed(text)]
+        counts = [int(part) for part in listed(text)]
     except ValueError:
         counts = []
     if not counts:

@@ -19,6 +19,7 @@ from veilmap.commands._common import (
     Sees,
     console,
     counted,
+    listed,
     progress_bar,
     writable_folder,
 )
@@ -31,7 +32,7 @@ from veilmap.federation.transcript import ServerSees
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import MECHANISMS, Mechanism
-from veilmap.models import chosen_on
+from veilmap.models import Model, chosen_on
 from veilmap.propagation import Propagation
 from veilmap.sources import Source
 
@@ -175,9 +176,9 @@ def _model(
 ) -> tuple[StepRule, float | None]:
     """The server's step and the residual field: as asked for, or chosen on one's own data."""
     if choose_on is None:
-        # Real gains may lie far from where θ starts.
-        laws, rate = Propagation.of_degrees(degrees), 2.0 if measured else None
-        return NoiseAwareStep(start_propagation=laws, start_theta_rate=rate), residual
+        if measured:
+            return Model(degrees=degrees).step, residual
+        return NoiseAwareStep(start_propagation=Propagation.of_degrees(degrees)), residual
     if degrees != _DEGREES or residual is not None:
         raise VeilmapError("--choose-on chooses --degrees and --residual: leave them out")
     own = Measurements.load(choose_on)
@@ -205,7 +206,7 @@ def _public_heights(
 
 def _calibrated(text: str) -> list[Calibrated]:
     """Whose offsets to learn; `train` knows which there are."""
-    return cast("list[Calibrated]", [part.strip() for part in text.split(",") if part.strip()])
+    return cast("list[Calibrated]", listed(text))
 
 
 def mechanism_from(name: str, **options: float | None) -> Mechanism:
@@ -237,7 +238,7 @@ def _users(text: str, links: Measurements) -> set[ClientId] | None:
     if not text.strip():
         return None
     known: dict[str, ClientId] = {str(user): user for user in links.users.tolist()}
-    wanted = [part.strip() for part in text.split(",") if part.strip()]
+    wanted = listed(text)
     for name in wanted:
         if name not in known:
             raise VeilmapError(f"--keep-users: no user {name} in the measurements")
