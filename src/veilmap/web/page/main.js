@@ -1,0 +1,135 @@
+/** Joins the parts: which run and view are open, and what opens them. */
+
+/** @import {RunDetail} from "./types.js" */
+/** @import {Context} from "./context.js" */
+
+import { Address } from "./address.js";
+import { getJson, isAbort, runPath } from "./api.js";
+import { problemCard } from "./context.js";
+import { setChoices } from "./controls.js";
+import { byId, fill, h } from "./dom.js";
+import { LiveState } from "./live.js";
+import { newRunDialog } from "./new_run.js";
+import { Stage } from "./stage.js";
+import { tabs } from "./tabs.js";
+import { themeSwitch } from "./theme.js";
+import { openRadioMap } from "./views/radio_map.js";
+import { openServerSees } from "./views/server_sees.js";
+import { openTradeoff } from "./views/tradeoff.js";
+import { openTraining } from "./views/training.js";
+
+/** @type {Record<string, (context: Context) => void>} */
+const VIEWS = {
+  map: openRadioMap,
+  training: openTraining,
+  sees: openServerSees,
+  tradeoff: openTradeoff,
+};
+
+const stage = new Stage(byId("stage", HTMLElement), byId("announcer", HTMLElement));
+const panel = byId("panel", HTMLElement);
+const runs = byId("run", HTMLSelectElement);
+const banner = byId("banner", HTMLElement);
+const begin = byId("new-run", HTMLButtonElement);
+const live = new LiveState();
+const address = new Address(() => void open());
+const viewTabs = tabs(byId("tabs", HTMLElement), (view) => go({ view }));
+const dialog = newRunDialog(byId("new-run-dialog", HTMLDialogElement), async (run) => {
+  await live.refresh();
+  go({ run: run.id, view: "training" });
+});
+
+let opened = new AbortController();
+/** The run that is shown, and its state when it was opened. */
+let shown = { id: "", state: "" };
+
+/** @param {Partial<import("./address.js").Settings>} changes */
+function go(changes) {
+  address.go(changes);
+  void open();
+}
+
+/** Leaves the view that is open, and opens the one that the address tells of. */
+async function open() {
+  opened.abort();
+  opened = new AbortController();
+  const { signal } = opened;
+  const id = address.settings.run || live.current.runs[0]?.id;
+  const view = address.settings.view in VIEWS ? address.settings.view : "map";
+  viewTabs.select(view);
+  byId("view", HTMLElement).setAttribute("aria-labelledby", `tab-${view}`);
+  if (!id) {
+    showEmpty();
+    return;
+  }
+  runs.value = id;
+  stage.notice("Loading …", "loading");
+  try {
+    /** @type {RunDetail} */
+    const run = await getJson(runPath(id), signal);
+    shown = { id, state: run.state };
+    stage.clear();
+    stage.setGrid(run.grid);
+    VIEWS[view]?.({ run, stage, panel, address, live, signal, reopen: () => void open(), go });
+    document.title = `${run.name} – veilmap`;
+  } catch (problem) {
+    if (!isAbort(problem)) fail(problem);
+  }
+}
+
+/** @param {unknown} problem */
+function fail(problem) {
+  stage.clear();
+  fill(panel);
+  stage.notice(problemCard(problem, () => void start()));
+}
+
+function showEmpty() {
+  stage.clear();
+  fill(panel);
+  if (live.gone) return;
+  stage.notice(
+    h(
+      "div",
+      { class: "stack" },
+      h("h2", {}, "No run yet"),
+      h("p", {}, "Start one, or run ", h("code", {}, "veilmap train --keep-uploads all"), " in this folder."),
+      live.current.can_start && h("button", { type: "button", class: "main", onclick: askForRun }, "New run"),
+    ),
+  );
+}
+
+function askForRun() {
+  dialog.open(live.current.runs, shown.id);
+}
+
+/** The server's list of runs has changed, or the server has gone or come back. */
+function follow() {
+  const list = live.current.runs;
+  const choices = list.map(({ id, name, label, state }) => ({
+    value: id,
+    text: `${name} · ${label}${state === "finished" ? "" : ` · ${state}`}`,
+  }));
+  setChoices(runs, choices, runs.value || shown.id);
+  if (shown.id) runs.value = shown.id;
+  runs.disabled = !list.length;
+  begin.disabled = !live.current.can_start;
+  banner.hidden = !live.gone;
+  const state = list.find(({ id }) => id === shown.id)?.state ?? shown.state;
+  const first = !shown.id && list.length > 0;
+  const ended = state !== shown.state && address.settings.view !== "training";
+  if (first || ended) void open();
+  else shown.state = state;
+}
+
+async function start() {
+  await live.refresh();
+  await open();
+}
+
+themeSwitch(byId("theme", HTMLSelectElement), () => stage.redraw());
+runs.addEventListener("change", () => go({ run: runs.value }));
+begin.addEventListener("click", askForRun);
+byId("retry", HTMLButtonElement).addEventListener("click", () => void start());
+live.addEventListener("change", follow);
+void start();

@@ -1,0 +1,98 @@
+/** Numbers as people read them, and round ones for axes. */
+
+/**
+ * A number with so many decimals, and a real minus sign.
+ *
+ * @param {number} value
+ * @param {number} [decimals]
+ */
+export function fixed(value, decimals = 1) {
+  return withMinus(value.toFixed(decimals)).replace(/^−(0(\.0*)?)$/, "$1");
+}
+
+/**
+ * A number to three digits, however large or small.
+ *
+ * @param {number} value
+ */
+export function short(value) {
+  if (value === Infinity) return "∞";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return withMinus(value.toExponential(1));
+  return withMinus(String(Number(value.toPrecision(size >= 1000 ? 4 : 3))));
+}
+
+/** @param {number | null} value */
+export function metres(value) {
+  if (value === null) return "not known";
+  return `${value < 10 ? short(Number(value.toPrecision(2))) : fixed(value, 0)} m`;
+}
+
+/**
+ * A span of time in words.
+ *
+ * @param {number} seconds
+ */
+export function duration(seconds) {
+  if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  return `${fixed(seconds / 3600, 1)} h`;
+}
+
+/** @param {string} text */
+function withMinus(text) {
+  return text.replace("-", "−");
+}
+
+/**
+ * The largest of 1, 2 and 5 times a power of ten that is not above a value.
+ *
+ * @param {number} value
+ */
+export function roundDown(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return power * ([5, 2].find((factor) => factor * power <= value * (1 + 1e-9)) ?? 1);
+}
+
+/**
+ * Round numbers between two values, about `count` of them.
+ *
+ * @param {number} low
+ * @param {number} high
+ * @param {number} count
+ */
+export function ticks(low, high, count) {
+  if (!(high > low)) return Number.isFinite(low) ? [low] : [];
+  const rough = (high - low) / Math.max(1, count);
+  const below = roundDown(rough);
+  const step = [1, 2, 2.5, 5, 10].map((f) => f * below).find((s) => s >= rough * 0.8) ?? below * 10;
+  const first = Math.ceil(low / step - 1e-9);
+  const last = Math.floor(high / step + 1e-9);
+  return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
+}
+
+/**
+ * Powers of ten between two values; with few of them, 2 and 5 times those too.
+ *
+ * @param {number} low
+ * @param {number} high
+ */
+export function logTicks(low, high) {
+  const factors = high / low < 300 ? [1, 2, 5] : [1];
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
+    found.push(...factors.map((factor) => factor * 10 ** power));
+  }
+  return found.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
+}
+
+/**
+ * The value below which a share of all finite values lies.
+ *
+ * @param {Iterable<number>} values
+ * @param {number} share
+ */
+export function percentile(values, share) {
+  const sorted = Float64Array.from([...values].filter(Number.isFinite)).sort();
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
+}

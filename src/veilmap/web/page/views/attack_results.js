@@ -1,0 +1,86 @@
+/** What attackers found out about one user, in a sentence, a legend and a table. */
+
+/** @import {Estimate, Scheme, SeenHeader} from "../types.js" */
+
+import { h } from "../dom.js";
+import { attackLook, shapeIcon, TRUTH } from "../marks.js";
+import { metres } from "../numbers.js";
+import { table } from "../table.js";
+
+/** @type {Record<Scheme["name"], string>} */
+const DEFENCE = {
+  "no noise": "no noise",
+  uniform: "uniform",
+  aligned: "aligned",
+  sent: "as sent",
+};
+
+/** Further away than this, nobody is found. */
+const FOUND = 10;
+
+/** @param {SeenHeader} header */
+function attacksOf({ schemes }) {
+  return [...new Set(schemes.flatMap(({ estimates }) => estimates.map(({ attack }) => attack)))];
+}
+
+/** @param {Scheme | undefined} scheme */
+function bestOf(scheme) {
+  const scored = (scheme?.estimates ?? []).filter(({ error }) => error !== null);
+  return scored.reduce(
+    (/** @type {Estimate | null} */ best, one) => (best && (best.error ?? 0) <= (one.error ?? 0) ? best : one),
+    null,
+  );
+}
+
+/**
+ * One sentence: what aligned noise does to the attacker it was made for, and to the best one.
+ *
+ * @param {SeenHeader} header
+ */
+export function summary({ schemes, summed }) {
+  const aligned = schemes.find(({ name }) => name === "aligned") ?? schemes.at(-1);
+  const best = bestOf(aligned);
+  if (!aligned || !best || best.error === null) return "Where this user was is not known here.";
+  if (summed !== null) {
+    const how = best.error < FOUND ? "finds this user within" : "comes no closer than";
+    return `Of the sum over ${summed} users with aligned noise, ${best.attack} ${how} ${metres(best.error)}.`;
+  }
+  const centroid = aligned.estimates.find(({ attack }) => attack.startsWith("centroid"));
+  const still = best.error < FOUND ? "still finds this user within" : "comes no closer than";
+  if (!centroid || centroid.error === null) return `Under aligned noise, ${best.attack} ${still} ${metres(best.error)}.`;
+  const moves = `Geometry-aligned noise moves the centroid attack ${metres(centroid.error)} away`;
+  if (best === centroid) return `${moves}, and no other attack comes closer.`;
+  return `${moves}; ${best.attack} ${still} ${metres(best.error)}.`;
+}
+
+/** @param {SeenHeader} header */
+export function markLegend(header) {
+  const attacks = attacksOf(header);
+  return h(
+    "ul",
+    { class: "marks" },
+    header.position && h("li", {}, shapeIcon(TRUTH), "true position"),
+    ...attacks.map((attack) => h("li", {}, shapeIcon(attackLook(attack, attacks)), attack)),
+  );
+}
+
+/** @param {SeenHeader} header */
+export function attacksTable(header) {
+  const { schemes, summed } = header;
+  const best = new Map(schemes.map((scheme) => [scheme, bestOf(scheme)]));
+  const rows = attacksOf(header).map((attack) => [
+    attack,
+    ...schemes.map((scheme) => {
+      const estimate = scheme.estimates.find((one) => one.attack === attack);
+      if (!estimate) return "–";
+      const text = metres(estimate.error);
+      return estimate === best.get(scheme) ? h("strong", {}, text, h("span", { class: "best" }, " ★ closest")) : text;
+    }),
+  ]);
+  return table({
+    caption: summed === null ? "Metres from the truth" : `Metres from the truth, of the sum over ${summed} users`,
+    head: ["Attack", ...schemes.map(({ name }) => DEFENCE[name])],
+    rows,
+    testid: "attacks",
+  });
+}
