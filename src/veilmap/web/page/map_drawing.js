@@ -48,15 +48,24 @@ export function cellImage(values, { rows, columns }, palette) {
 }
 
 /**
+ * The map's cells; what lies outside the map is shaded, so that it differs from no value.
+ *
  * @param {Frame} frame
- * @param {HTMLCanvasElement} image
+ * @param {HTMLCanvasElement | null} image
  */
-export function drawCells({ context, viewport, box }, image) {
+export function drawCells({ context, viewport, box, ink, ground }, image) {
   const { west, east, south, north } = viewport.bounds;
   const from = viewport.toScreen({ x: west, y: north }, box);
   const to = viewport.toScreen({ x: east, y: south }, box);
+  const [width, height] = [to.x - from.x, to.y - from.y];
+  context.globalAlpha = 0.06;
+  context.fillStyle = ink;
+  context.fillRect(box.left, box.top, box.width, box.height);
+  context.globalAlpha = 1;
+  context.fillStyle = ground;
+  context.fillRect(from.x, from.y, width, height);
   context.imageSmoothingEnabled = false;
-  context.drawImage(image, from.x, from.y, to.x - from.x, to.y - from.y);
+  if (image) context.drawImage(image, from.x, from.y, width, height);
 }
 
 /**
@@ -172,7 +181,7 @@ function tickText(metres) {
 export function drawScaleBar(frame) {
   const { context, viewport, box, ink, ground } = frame;
   const scale = viewport.scale(box);
-  const metres = roundDown((box.width * 0.28) / scale);
+  const metres = roundDown((box.width * 0.22) / scale);
   const length = metres * scale;
   const label = metres >= 1000 ? `${metres / 1000} km` : `${metres} m`;
   const [right, bottom] = [box.left + box.width - 8, box.top + box.height - 8];

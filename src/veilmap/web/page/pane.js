@@ -154,11 +154,11 @@ export class Pane {
     context.beginPath();
     context.rect(left, top, width, height);
     context.clip();
-    if (this.#cells) drawCells(frame, this.#cells);
+    drawCells(frame, this.#cells);
     if (this.footprints) drawFootprints(frame, this.footprints);
     if (this.pointed) drawCrosshair(frame, this.pointed);
-    drawMarks(frame, this.marks);
     drawScaleBar(frame);
+    drawMarks(frame, this.marks);
     context.restore();
     drawAxes(frame);
   }

@@ -39,7 +39,7 @@ export function drawPlot(chart, across, up) {
   fill(
     chart,
     ...upTicks.map((tick) => upTick(box, y(tick), short(tick))),
-    ...ticksOf(across, box.width / 70).map((tick) => acrossTick(box, x(tick), short(tick))),
+    ...ticksOf(across, box.width / 95).map((tick) => acrossTick(box, x(tick), short(tick))),
     svg("path", { class: "axis", d: frame(box) }),
     svg("text", { class: "axis-label", x: 2, y: 12 }, up.label),
     svg(

@@ -30,7 +30,8 @@ export class Stage {
   #busy = 0;
   #element;
   #panes = h("div", { class: "panes" });
-  #beside = h("div", { class: "beside" });
+  #beside = h("div", { class: "beside", hidden: true });
+  #above = h("div", { class: "above", hidden: true });
   #notice = h("div", { class: "notice", role: "status", hidden: true });
   #readout = h("output", { class: "readout", testid: "readout" }, HINT);
   #bar;
@@ -44,7 +45,8 @@ export class Stage {
     this.#element = element;
     this.#speak = throttled((/** @type {string} */ text) => (announcer.textContent = text), 500);
     this.#bar = h("div", { class: "stage-bar" }, this.#readout, this.#zoomButtons());
-    fill(element, h("div", { class: "shown" }, this.#panes, this.#beside), this.#bar, this.#notice);
+    const shown = h("div", { class: "shown" }, this.#panes, this.#beside);
+    fill(element, this.#above, shown, this.#bar, this.#notice);
     this.viewport.addEventListener("change", () => {
       element.classList.toggle("whole", this.viewport.whole);
       this.redraw();
@@ -80,9 +82,9 @@ export class Stage {
    * Shows panes of these names; those that are there already keep what they show.
    *
    * @param {{name: string, title: string}[]} wanted
-   * @param {Node | null} [beside]
+   * @param {{above?: Node | null, beside?: Node | null}} [more]
    */
-  arrange(wanted, beside = null) {
+  arrange(wanted, { above = null, beside = null } = {}) {
     const before = new Map(this.panes.map((pane) => [pane.name, pane]));
     this.panes = wanted.map(({ name, title }) => {
       const pane = before.get(name) ?? this.#newPane(name, title);
@@ -96,8 +98,8 @@ export class Stage {
     }
     this.#panes.dataset.count = String(wanted.length);
     this.#bar.hidden = !wanted.length;
-    if (beside !== this.#beside.firstChild) fill(this.#beside, beside);
-    this.#beside.hidden = !beside;
+    keep(this.#above, above);
+    keep(this.#beside, beside);
   }
 
   /** Forgets everything shown, as another view begins. */
@@ -179,4 +181,15 @@ export class Stage {
     const east = `east ${fixed(place.x, 1)} m, north ${fixed(place.y, 1)} m${where}`;
     return [east, ...(said.length ? said : ["outside the map"])].join(" · ");
   }
+}
+
+/**
+ * Shows one thing in a place, or hides the place; what is there already is left alone.
+ *
+ * @param {HTMLElement} place
+ * @param {Node | null} content
+ */
+function keep(place, content) {
+  if (content !== place.firstChild) fill(place, content);
+  place.hidden = !content;
 }

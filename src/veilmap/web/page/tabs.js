@@ -26,6 +26,7 @@ export function tabs(list, choose) {
         const chosen = tab.dataset.view === view;
         tab.setAttribute("aria-selected", String(chosen));
         tab.tabIndex = chosen ? 0 : -1;
+        if (chosen) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
       }
     },
   };

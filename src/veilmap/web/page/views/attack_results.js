@@ -74,13 +74,19 @@ export function attacksTable(header) {
       const estimate = scheme.estimates.find((one) => one.attack === attack);
       if (!estimate) return "–";
       const text = metres(estimate.error);
-      return estimate === best.get(scheme) ? h("strong", {}, text, h("span", { class: "best" }, " ★ closest")) : text;
+      return estimate === best.get(scheme) ? closest(text) : text;
     }),
   ]);
   return table({
-    caption: summed === null ? "Metres from the truth" : `Metres from the truth, of the sum over ${summed} users`,
+    caption: `Distance from the truth${summed === null ? "" : `, of the sum over ${summed} users`}; ★ is the closest`,
     head: ["Attack", ...schemes.map(({ name }) => DEFENCE[name])],
     rows,
     testid: "attacks",
   });
+}
+
+/** @param {string} text */
+function closest(text) {
+  const star = h("span", { "aria-hidden": "true" }, " ★");
+  return h("strong", { class: "best" }, text, star, h("span", { class: "hidden" }, " (closest)"));
 }

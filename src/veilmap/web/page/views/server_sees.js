@@ -15,6 +15,13 @@ import { attacksTable, markLegend, summary } from "./attack_results.js";
 
 const NOISE = "noise";
 const NOISE_PANE = { name: NOISE, title: "The aligned noise itself, σ" };
+/** What stands there until the server says what there is. */
+const FIRST_PANES = [
+  { name: "no noise", title: "Gradient, no noise" },
+  { name: "uniform", title: "With uniform noise" },
+  { name: "aligned", title: "With geometry-aligned noise" },
+  NOISE_PANE,
+];
 const PENDING_PAUSE = 400;
 const TOP = 0.995;
 const AMOUNTS = [0, ...roundStops(0.1, 100)];
@@ -58,6 +65,7 @@ class ServerSees {
   #flight;
   #summary = h("p", { class: "summary", testid: "summary", "aria-live": "polite" });
   #legend = h("div");
+  #above = h("div", {}, this.#summary, this.#legend);
   #table = h("div");
   #notes = h("p", { class: "hint" });
 
@@ -66,18 +74,13 @@ class ServerSees {
     this.#context = context;
     this.#flight = flightOf(context, (signal) => this.#fetch(signal));
     const { stage, panel } = context;
-    stage.arrange([
-      { name: "no noise", title: "Gradient, no noise" },
-      { name: "uniform", title: "With uniform noise" },
-      { name: "aligned", title: "With geometry-aligned noise" },
-      NOISE_PANE,
-    ]);
+    stage.arrange(FIRST_PANES, { above: this.#above });
     stage.notice("Computing what the server sees …", "loading");
     fill(
       panel,
       section("Whose upload", ...this.#who()),
-      section("What attackers find", this.#summary, this.#legend, this.#table, this.#notes),
       section("Noise", ...this.#dials()),
+      section("What attackers find", this.#table, this.#notes),
     );
     this.#flight.ask();
   }
@@ -184,7 +187,7 @@ class ServerSees {
     const sizes = schemes.map(({ name }) => (arrays.get(name) ?? new Float32Array()).map(rootOfSize));
     const high = percentile(sizes.flatMap((all) => [...all]), TOP) || 1;
     const uploads = ramp({ scale: "cividis", low: 0, high, unit: "√|g|", show: rootOfSize });
-    stage.arrange(panesOf(schemes, arrays.has(NOISE)));
+    stage.arrange(panesOf(schemes, arrays.has(NOISE)), { above: this.#above });
     for (const scheme of schemes) {
       const values = arrays.get(scheme.name);
       const marks = marksOf(scheme, header);

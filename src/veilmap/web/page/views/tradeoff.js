@@ -36,7 +36,7 @@ class Tradeoff {
     this.#flight = flightOf(context, (signal) => this.#fetch(signal));
     const { stage, panel, live, signal } = context;
     const chart = h("div", { class: "stack tradeoff" }, this.#scatter.element, this.#legend, this.#table);
-    stage.arrange([], chart);
+    stage.arrange([], { beside: chart });
     fill(
       panel,
       section(

@@ -63,7 +63,7 @@ class Training {
     const curves = h("div", { class: "curves" }, ...this.#curves.map((curve) => curve.element));
     stage.arrange(
       [{ name: HEIGHTS, title: "Obstacles, learned so far" }],
-      h("div", { class: "stack" }, curves, this.#table),
+      { beside: h("div", { class: "stack" }, curves, this.#table) },
     );
     fill(
       panel,
