@@ -8,6 +8,8 @@ import numpy as np
 
 from veilmap import _files
 from veilmap.errors import VeilmapError
+from veilmap.federation.folder import RunFolder
+from veilmap.federation.training import fingerprint
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.scene import Scene
@@ -73,3 +75,16 @@ class Source:
             )  # fmt: skip
         except (json.JSONDecodeError, KeyError, TypeError, ValueError):
             raise VeilmapError(f"{path} is damaged; name the measurements with --data") from None
+
+
+def measurements_behind(
+    run: Path, data: Path | None, test: Path | None = None
+) -> tuple[Measurements, Measurements | None]:
+    """The measurements behind a run, and test data where there are any."""
+    if data is not None:
+        truth, unseen = Measurements.load(data), Measurements.load(test) if test else None
+    else:
+        truth, unseen, _ = Source.of_run(run, test).load()
+    if fingerprint(truth) != RunFolder(run).config()["data"]:
+        raise VeilmapError(f"{run} was trained on other measurements; name them with --data")
+    return truth, unseen

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from veilmap import exporting, layers
-from veilmap.commands._common import console, measurements_behind, progress_bar, writable_folder
+from veilmap.commands._common import console, progress_bar, writable_folder
 from veilmap.commands._stations import Stations, Subject, named, numbers, only_one
 from veilmap.errors import VeilmapError
 from veilmap.layers import Layer
 from veilmap.measurements import Measurements
+from veilmap.sources import measurements_behind
 
 # Each layer, and the options that mean something for it.
 _OPTIONS = {
