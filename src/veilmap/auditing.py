@@ -185,17 +185,11 @@ def audit(
         estimates[attack.name] = found
     if PriorOnly.name not in estimates:
         estimates[PriorOnly.name] = PriorOnly().locate(transcript)
-    guarantee = from_description(transcript.mechanism).guarantee
     epsilon = run.history[-1].epsilon if run.history else math.nan
-    if isinstance(guarantee, NoGuarantee):
-        promise = f"no (ε, δ) guarantee: {guarantee.reason}"
-    else:
-        delta = transcript.mechanism["delta"]
-        promise = f"(ε, δ) = ({epsilon:.2f}, {delta:g}) for {guarantee.adjacency}"
     return Audit(
         transcript.mechanism,
         transcript.server_sees,
-        promise,
+        promise_of(transcript.mechanism, epsilon),
         epsilon,
         last_mae(run.history) if test is None else mean_absolute_error(run.radio_map, test),
         tuple(sorted(transcript.rounds)),
@@ -203,6 +197,14 @@ def audit(
         estimates,
         positions,
     )
+
+
+def promise_of(mechanism: Mapping[str, Any], epsilon: float) -> str:
+    """What a mechanism, by its public description, promises users who spent ``epsilon``."""
+    guarantee = from_description(mechanism).guarantee
+    if isinstance(guarantee, NoGuarantee):
+        return f"no (ε, δ) guarantee: {guarantee.reason}"
+    return f"(ε, δ) = ({epsilon:.2f}, {mechanism['delta']:g}) for {guarantee.adjacency}"
 
 
 def battery(transcript: Transcript) -> list[Attack]:

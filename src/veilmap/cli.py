@@ -17,6 +17,7 @@ from veilmap.commands import (
     export,
     federation,
     reproduce,
+    serve,
     train,
 )
 from veilmap.errors import VeilmapError
@@ -71,6 +72,10 @@ app.command(
     epilog="Examples: `veilmap compare links.parquet --schemes blocks --block 100`,"
     " `veilmap compare links.parquet --methods k-nn,central --folds 3 --json scores.json`"
 )(compare.compare)
+app.command(
+    epilog="Examples: `veilmap serve`, `veilmap serve run-a run-b --open`,"
+    " `veilmap serve runs/ --host 0.0.0.0 --port 8000`"
+)(serve.serve)
 app.command(epilog="Example: `veilmap bench --json bench.json`")(bench.bench)
 app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")

@@ -55,7 +55,11 @@ def shown_rounds(audit: Audit) -> dict[str, When]:
 
 def label(audit: Audit) -> str:
     """A run in a few words."""
-    public = audit.mechanism
+    return label_of(audit.mechanism, audit.server_sees)
+
+
+def label_of(public: Mapping[str, Any], server_sees: str) -> str:
+    """A mechanism, by its public description, and the trust model in a few words."""
     parts = [str(public["name"])]
     if "noise_budget" in public:
         parts.append(f"μ = {public['noise_budget']:g}")
@@ -63,7 +67,7 @@ def label(audit: Audit) -> str:
         parts.append(f"ρ = {public['tradeoff']:g}")
     if "epsilon" in public:
         parts.append(f"ε = {public['epsilon']:g}")
-    if audit.server_sees == "sums":
+    if server_sees == "sums":
         parts.append("sums only")
     return ", ".join(parts)
 

@@ -48,11 +48,11 @@ class Differencing(Attack):
         _checks.number("altitude", self.altitude)
         _checks.number("confidence", self.confidence, above=0)
 
-    def locate(self, transcript: Transcript) -> Estimates:
+    def locate(self, transcript: Transcript, candidates: Candidates | None = None) -> Estimates:
         """Mean places: from each round's crowd, and from all rounds compared."""
         self.check(transcript)
         rounds = cast("dict[int, SeenSum]", dict(sorted(transcript.rounds.items())))
-        candidates = Candidates.of(transcript, self.altitude)
+        candidates = candidates or Candidates.of(transcript, self.altitude)
         clip = float(transcript.mechanism["clip"])
         matches = {n: _matches(seen, candidates, clip) for n, seen in rounds.items()}
         groups: dict[When, list[int]] = {n: [n] for n in rounds} | {"all": list(rounds)}
@@ -118,10 +118,9 @@ def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Matches:
     own = np.zeros(candidates.grid.cells)
     total = (seen.heights * len(seen.clients)).astype(np.float32)
     for templates in candidates.templates(seen.broadcast.radio_map):
-        expected = templates.expected
-        norm = np.sqrt(np.einsum("km,km->k", expected, expected))
+        norm = np.sqrt(templates.products[:, 0].sum(axis=1))
         speaks = norm > _FAINT * clip
-        match = expected @ total / np.where(speaks, norm, 1)
+        match = templates.expected @ total / np.where(speaks, norm, 1)
         of_sum[templates.own] = np.where(speaks, match, 0)
         own[templates.own] = np.where(speaks, _MATCH * np.minimum(norm, clip), 0)
     unit = np.sqrt(np.mean(own**2)) + 1e-30

@@ -42,10 +42,10 @@ class MatchedFilter(Attack):
         _checks.number("altitude", self.altitude)
         _checks.number("ways_to_differ", self.ways_to_differ, above=0)
 
-    def locate(self, transcript: Transcript) -> Estimates:
+    def locate(self, transcript: Transcript, candidates: Candidates | None = None) -> Estimates:
         """Most probable places by round and from the evidence of all rounds, with posteriors."""
         rounds = self.uploads(transcript)
-        candidates = Candidates.of(transcript, self.altitude)
+        candidates = candidates or Candidates.of(transcript, self.altitude)
         posteriors: dict[When, Posterior] = {
             number: Posterior(candidates.grid, seen.clients, self.evidence(seen, candidates))
             for number, seen in rounds.items()

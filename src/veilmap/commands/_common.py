@@ -8,8 +8,6 @@ import typer
 from rich.console import Console
 
 from veilmap.errors import VeilmapError
-from veilmap.measurements import Measurements
-from veilmap.sources import Source
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -61,19 +59,3 @@ def writable_folder(folder: Path) -> None:
         raise VeilmapError(f"{nearest} is a file; name a folder to write to")
     if not os.access(nearest, os.W_OK):
         raise VeilmapError(f"cannot write to the folder {nearest}; name another one")
-
-
-def measurements_behind(
-    run: Path, data: Path | None, test: Path | None = None
-) -> tuple[Measurements, Measurements | None]:
-    """The measurements behind a run, and test data where there are any."""
-    from veilmap.federation.folder import RunFolder
-    from veilmap.federation.training import fingerprint
-
-    if data is not None:
-        truth, unseen = Measurements.load(data), Measurements.load(test) if test else None
-    else:
-        truth, unseen, _ = Source.of_run(run, test).load()
-    if fingerprint(truth) != RunFolder(run).config()["data"]:
-        raise VeilmapError(f"{run} was trained on other measurements; name them with --data")
-    return truth, unseen

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from veilmap.commands._common import console, counted, measurements_behind, writable_folder
+from veilmap.commands._common import console, counted, writable_folder
+from veilmap.sources import measurements_behind
 
 
 def audit(

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from veilmap import exporting, layers
-from veilmap.commands._common import console, measurements_behind, progress_bar, writable_folder
+from veilmap.commands._common import console, progress_bar, writable_folder
 from veilmap.commands._stations import Stations, Subject, named, numbers, only_one
 from veilmap.errors import VeilmapError
 from veilmap.layers import Layer
 from veilmap.measurements import Measurements
+from veilmap.sources import measurements_behind
 
 # Each layer, and the options that mean something for it.
 _OPTIONS = {
@@ -20,7 +21,15 @@ _OPTIONS = {
     "best-server": {"--station", "--bs", "--bs-latlon", "--azimuth", "--beam-width"},
     "heights": set[str](),
     "coverage": {"--data"},
-    "uncertainty": {"--station", "--bs", "--bs-latlon", "--data", "--bootstrap", "--seed"},
+    "uncertainty": {
+        "--station",
+        "--bs",
+        "--bs-latlon",
+        "--data",
+        "--bootstrap",
+        "--replicas",
+        "--seed",
+    },
 }
 
 # Base stations that are named in a line rather than where to find their names.
@@ -93,6 +102,10 @@ def export(
     bootstrap: Annotated[
         int | None, typer.Option(min=2, help="Replicas to train (uncertainty); 10 by default.")
     ] = None,
+    replicas: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps the replicas; those there are not trained again."),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="The users' measurements; by default where the run says they are."),
@@ -105,8 +118,8 @@ def export(
     disagree) are made from the users' measurements: only who holds those can make them.
     """
     given = {"--station": station, "--bs": bs, "--bs-latlon": bs_latlon, "--data": data,
-             "--bootstrap": bootstrap, "--seed": seed, "--azimuth": azimuth,
-             "--beam-width": beam_width}  # fmt: skip
+             "--bootstrap": bootstrap, "--replicas": replicas, "--seed": seed,
+             "--azimuth": azimuth, "--beam-width": beam_width}  # fmt: skip
     _check_options(layer, {name for name, value in given.items() if value not in (None, [])})
     _check_keeps_inputs(out, source, source / "radio_map.nc", data)
     subject = Subject.opened(source)
@@ -118,7 +131,7 @@ def export(
         made = [layers.link_coverage(subject.radio_map.grid, _data(subject, layer, data))]
     elif layer == "uncertainty":
         only = only_one(subject, layer, stations)
-        made = [_uncertainty(subject, only, altitude, bootstrap or 10, data, seed)]
+        made = [_uncertainty(subject, only, altitude, bootstrap or 10, replicas, data, seed)]
     else:
         beams = _Beams(azimuth or [], beam_width or [])
         made = _predicted(subject, layer, stations, beams, altitude)
@@ -205,7 +218,8 @@ def _uncertainty(
     subject: Subject,
     stations: Stations,
     altitude: float,
-    replicas: int,
+    count: int,
+    folder: Path | None,
     data: Path | None,
     seed: int | None,
 ) -> Layer:
@@ -219,13 +233,19 @@ def _uncertainty(
     # The replicas know the antennas that the run knew, whatever the file has.
     links = replace(_data(subject, "uncertainty", data), antennas=subject.radio_map.antennas)
     with progress_bar() as progress:
-        task = progress.add_task("replicas", total=replicas, note="", visible=False)
+        task = progress.add_task("replicas", total=count, note="", visible=False)
 
         def on_replica(done: int) -> None:
             progress.update(task, completed=done, visible=True)
 
         maps = layers.bootstrap(
-            links, subject.radio_map.grid, replicas, seed=seed, on_replica=on_replica, **settings
+            links,
+            subject.radio_map.grid,
+            count,
+            seed=seed,
+            on_replica=on_replica,
+            folder=folder,
+            **settings,
         )
     xyz, station = stations.first
     return layers.spread(maps, xyz, altitude, station=station)

@@ -115,7 +115,7 @@ def train(
     from veilmap.federation.history import last_mae
 
     writable_folder(out)
-    source = Source(data, test, city, users, cell_size)
+    source = Source(data, test, city, users, cell_size, buildings)
     links, unseen, grid = source.load()
     if no_antennas:
         links = replace(links, antennas=None)
@@ -133,6 +133,8 @@ def train(
         task = progress.add_task(mechanism, total=rounds, note="", visible=False)
 
         def on_round(row: HistoryRow) -> None:
+            if row.round == 0:
+                source.save(out)  # at once: a run that goes on can be looked at
             # On Flower losses stay with the users.
             known = not math.isnan(row.loss)
             note = f"loss {row.loss:5.1f} dB²" if known else f"{row.clients} users"
@@ -146,7 +148,7 @@ def train(
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round, engine=cast("Engine", engine),
         )  # fmt: skip
-    source.save(out)
+    source.save(out)  # once more: a resumed run's data may have moved
     mae, spent = last_mae(run.history), run.history[-1].epsilon
     loss = run.history[-1].loss
     said = [

@@ -143,6 +143,29 @@ class RunFolder:
                 f"the checkpoint {newest} is damaged; delete it to go on from {earlier}"
             ) from error
 
+    def newest_map(self) -> RadioMap | None:
+        """The map of the newest checkpoint; nothing is touched, so that a run can be watched."""
+        grid = self.grid()
+        for path in reversed(self._checkpoints()):
+            try:
+                with np.load(path) as file:
+                    return RadioMap.from_arrays(grid, {name: file[name] for name in file.files})
+            except _BROKEN:
+                continue  # its run has dropped it in the meantime
+        return None
+
+    def grid(self) -> Grid:
+        """The cells of the map to be learned."""
+        public = self.config()["grid"]
+        return Grid(
+            public["cell_size"], tuple(public["shape"]), tuple(public["origin"]), public["crs"]
+        )
+
+    def kept_rounds(self) -> list[int]:
+        """Rounds that were kept, from 0."""
+        kept = (self.path / "transcript").glob("round-*.npz")
+        return sorted(int(path.stem.removeprefix("round-")) for path in kept)
+
     def save_round(self, seen: SeenRound | SeenSum) -> None:
         """Write what the server saw of one round, compressed."""
         radio_map = seen.broadcast.radio_map
@@ -162,15 +185,16 @@ class RunFolder:
 
     def load_rounds(self, grid: Grid) -> dict[int, SeenRound | SeenSum]:
         """All rounds that were kept."""
-        rounds: dict[int, SeenRound | SeenSum] = {}
-        for path in sorted((self.path / "transcript").glob("round-*.npz")):
-            number = int(path.stem.removeprefix("round-"))
-            try:
-                with np.load(path) as file:
-                    rounds[number] = _seen(number, grid, file)
-            except _BROKEN as error:
-                raise VeilmapError(f"the kept uploads in {path} are damaged") from error
-        return rounds
+        return {number: self.load_round(number, grid) for number in self.kept_rounds()}
+
+    def load_round(self, number: int, grid: Grid) -> SeenRound | SeenSum:
+        """One kept round."""
+        path = self._uploads(number)
+        try:
+            with np.load(path) as file:
+                return _seen(number, grid, file)
+        except _BROKEN as error:
+            raise VeilmapError(f"the kept uploads in {path} are damaged") from error
 
     def save_ledger(self, content: Mapping[str, Any]) -> None:
         """Write what users have spent."""

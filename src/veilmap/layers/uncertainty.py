@@ -4,17 +4,22 @@ All of this is made from measurements: whoever computes it holds them, and a pic
 ground was measured says something about who was there.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from veilmap import _checks, _threads
+from veilmap import _checks, _files, _threads
+from veilmap._describe import described
 from veilmap._ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.federation import train
+from veilmap.federation.training import fingerprint
 from veilmap.geometry import Grid, trace
 from veilmap.layers.known import checked
 from veilmap.layers.layer import Attribute, Layer, Values
@@ -88,6 +93,7 @@ def bootstrap(
     *,
     seed: int | None = None,
     on_replica: Callable[[int], None] | None = None,
+    folder: str | Path | None = None,
     **training: Any,
 ) -> list[RadioMap]:
     """Maps that the training might have given with other users: ``n`` replicas.
@@ -104,6 +110,8 @@ def bootstrap(
         Of the draws and, if given, of each training's noise.
     on_replica : callable, optional
         Called with the number of replicas done, for a progress bar.
+    folder : path, optional
+        Keeps the replicas as maps; those that are there already are not trained again.
     **training
         For `veilmap.train`: the mechanism, rounds and so on. A mechanism with an ε spends it
         anew in every replica.
@@ -112,14 +120,57 @@ def bootstrap(
     if {"out", "resume"} & training.keys():
         raise VeilmapError("bootstrap writes no run folders; leave out and resume away")
     rng = np.random.default_rng(seed)
+    kept = None if folder is None else _Kept.opened(Path(folder), data, grid, seed, training)
     maps = []
     for done in range(1, replicas + 1):
         drawn = resampled(data, rng)
         noise = None if seed is None else int(rng.integers(2**32))
-        maps.append(train(drawn, grid, seed=noise, **training).radio_map)
+        replica = kept.load(done) if kept else None
+        if replica is None:
+            replica = train(drawn, grid, seed=noise, **training).radio_map
+            if kept:
+                kept.save(done, replica)
+        maps.append(replica)
         if on_replica is not None:
             on_replica(done)
     return maps
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Replicas in a folder, with what they are replicas of."""
+
+    folder: Path
+
+    @classmethod
+    def opened(
+        cls,
+        folder: Path,
+        data: Measurements,
+        grid: Grid,
+        seed: int | None,
+        training: Mapping[str, Any],
+    ) -> "_Kept":
+        about = {"data": fingerprint(data), "grid": described(grid), "seed": seed} | {
+            name: described(value) for name, value in training.items()
+        }
+        note = folder / "replicas.json"
+        text = json.dumps(about, indent=2, default=str) + "\n"
+        if note.exists() and note.read_text(encoding="utf-8") != text:
+            raise VeilmapError(f"{folder} holds replicas of another run; name another folder")
+        if not note.exists():
+            _files.write_text(text, note)
+        return cls(folder)
+
+    def load(self, number: int) -> RadioMap | None:
+        path = self._path(number)
+        return RadioMap.load(path) if path.exists() else None
+
+    def save(self, number: int, replica: RadioMap) -> None:
+        replica.save(self._path(number))
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"replica-{number:03d}.nc"
 
 
 def resampled(data: Measurements, rng: np.random.Generator) -> Measurements:

@@ -1,0 +1,376 @@
+"""What one round tells about one user: gradients, noise, and where attacks look.
+
+Everything is computed anew from the user's measurements, so that budgets can be tried that
+nobody trained with. Like an audit, this knows the truth.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap import noise
+from veilmap._describe import described
+from veilmap._ids import Id
+from veilmap.attacks import (
+    Attack,
+    Differencing,
+    GradientInversion,
+    MatchedFilter,
+    PlaneInversion,
+    PlaneSubtraction,
+    PriorOnly,
+    WeightedCentroid,
+)
+from veilmap.attacks.remembered import RememberedCandidates
+from veilmap.errors import VeilmapError
+from veilmap.federation.messages import ClientId
+from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
+from veilmap.links import Links
+from veilmap.measurements import Measurements
+from veilmap.mechanisms import GeometryAligned, NoNoise, UniformNoise, UploadNoise
+from veilmap.radiomap import LocalGradients, gradients_of
+
+Place = NDArray[np.float64]
+
+SENT = "sent"
+NEED_TEMPLATES = (MatchedFilter.name, GradientInversion.name)
+
+_ALTITUDE = 1.5  # of users, as attackers take it
+_REMEMBERED_ROUNDS = 4
+_REMEMBERED_UPLOADS = 16
+_SUMMED_VALUES = 20_000_000  # of gradients that are added up while somebody waits
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """What can be tried.
+
+    Attributes
+    ----------
+    noise_budget, tradeoff, clip : float
+        μ, ρ and C of the mechanisms.
+    power : float
+        ν of the paper's centroid attack.
+    """
+
+    noise_budget: float = 50.0
+    tradeoff: float = 1.0
+    clip: float = 1.0
+    power: float = 2.0
+
+    @property
+    def schemes(self) -> dict[str, UploadNoise]:
+        """What a client may do to its gradient."""
+        budget, clip = self.noise_budget, self.clip
+        return {
+            "no noise": NoNoise(clip=clip),
+            "uniform": UniformNoise(noise_budget=budget, clip=clip),
+            "aligned": GeometryAligned(
+                noise_budget=budget, tradeoff=self.tradeoff, clip=clip
+            ),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What the server receives under one scheme, (M,), and where attacks place the user."""
+
+    received: NDArray = field(repr=False)
+    estimates: Mapping[str, Place]
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """One user in one round.
+
+    Attributes
+    ----------
+    user : id
+    round : int
+        From 0.
+    position : (2,) float or None
+        Where the user is; None where measurements are not at hand.
+    norm : float or None
+        ‖g‖ before clipping.
+    schemes : mapping from name to Scheme
+        "no noise", "uniform", "aligned", and "sent": what the run's server received.
+    deviations : (M,) float or None
+        σ of the aligned noise.
+    summed : int or None
+        Over how many users the server sees a sum; None where it sees this user's upload.
+    pending : tuple of str
+        Attacks that wait for `Witness.prepare`.
+    """
+
+    user: ClientId
+    round: int
+    position: Place | None
+    norm: float | None
+    schemes: Mapping[str, Scheme]
+    deviations: NDArray[np.float64] | None = field(default=None, repr=False)
+    summed: int | None = None
+    pending: tuple[str, ...] = ()
+
+    def error(self, scheme: str, attack: str) -> float | None:
+        """Metres between an attack's estimate and the truth, where it is known."""
+        if self.position is None:
+            return None
+        return float(np.linalg.norm(self.schemes[scheme].estimates[attack] - self.position))
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Looks at the rounds that a run kept, with the users' measurements beside them.
+
+    Attributes
+    ----------
+    transcript : Transcript
+    data : Measurements or None
+        Without them only what was sent can be looked at.
+    """
+
+    transcript: Transcript = field(repr=False)
+    data: Measurements | None = field(default=None, repr=False)
+    _prepared: dict[int, RememberedCandidates] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # A slider asks for the same things again: gradients before clipping depend on no knob,
+        # and uploads without noise not on the budget.
+        for name, size in (("_gradients", _REMEMBERED_ROUNDS), ("_compared", _REMEMBERED_UPLOADS)):
+            object.__setattr__(self, name, lru_cache(size)(getattr(self, name)))
+
+    @property
+    def rounds(self) -> list[int]:
+        """Kept rounds that attacks can read: those of a residual field are not among them."""
+        kept = sorted(self.transcript.rounds.items())
+        return [number for number, seen in kept if seen.broadcast.radio_map.field is None]
+
+    def users(self, number: int) -> tuple[ClientId, ...]:
+        """Who took part in a round and can be looked at."""
+        clients = self._seen(number).clients
+        if self.data is None:
+            return clients
+        known = set(self.data.users.tolist())
+        return tuple(client for client in clients if client in known)
+
+    def named(self, text: str, number: int) -> ClientId:
+        """The user of a round whose id reads like this."""
+        for client in self.users(number):
+            if str(client) == text:
+                return client
+        raise VeilmapError(f"no user {text} took part in round {number + 1}")
+
+    def prepared(self, number: int) -> bool:
+        """Whether attacks that compare all places can answer at once."""
+        return number in self._prepared
+
+    def prepare(self, number: int) -> None:
+        """Make what those attacks need for a round: some seconds, once."""
+        if self.prepared(number):
+            return
+        broadcast = self._seen(number).broadcast.radio_map
+        made = RememberedCandidates.answering(self.transcript, broadcast, _ALTITUDE)
+        made.gains_at_centres  # noqa: B018  # it is lazy, and gradient inversion asks for it
+        for old in list(self._prepared)[: 1 - _REMEMBERED_ROUNDS]:
+            del self._prepared[old]
+        self._prepared[number] = made
+
+    def upload(self, user: ClientId, number: int, knobs: Knobs) -> Exposure:
+        """What a server that sees every upload learns of one user in one round."""
+        seen = self._seen(number)
+        raw = None if self.data is None else self._gradients(number, (user,))
+        received = self._sent_upload(seen, user)
+        deviations = None
+        if raw is not None:
+            position = raw.positions
+            for name, mechanism in knobs.schemes.items():
+                draws = [noise.draw(0, user, number)]
+                sent = mechanism.protect(raw.heights, self.transcript.grid, position, draws)
+                received[name] = sent.uploads[0]
+            deviations = self._deviations(knobs, raw)
+        if not received:
+            raise VeilmapError(
+                f"user {user}: this run kept no upload of theirs in round {number + 1}, and the"
+                " measurements are not at hand to compute it"
+            )
+        links = raw.counts[0] if raw is not None else _links_of(seen, user)
+        return Exposure(
+            user, number,
+            None if raw is None else raw.positions[0],
+            None if raw is None else float(np.linalg.norm(raw.heights[0])),
+            {
+                name: Scheme(upload, self._located(number, name, upload, int(links), knobs))
+                for name, upload in received.items()
+            },
+            deviations,
+            pending=() if self.prepared(number) else NEED_TEMPLATES,
+        )  # fmt: skip
+
+    def sum(self, user: ClientId, number: int, knobs: Knobs) -> Exposure:
+        """What a server that sees only the sum over a round's users learns of one of them."""
+        seen = self._seen(number)
+        received: dict[str, NDArray] = {}
+        if isinstance(seen, SeenSum):
+            received[SENT] = seen.heights
+        clients, own = self.users(number), None
+        if self.data is not None:
+            clients, own = self._summed(seen, number, user, knobs, received)
+        if not received:
+            raise VeilmapError("this run kept no sum, and the measurements are not at hand")
+        differences = (
+            self._differenced(number, received, clients, user, knobs)
+            if self.prepared(number)
+            else {name: {} for name in received}
+        )
+        return Exposure(
+            user, number,
+            None if own is None else own.positions[0],
+            None if own is None else float(np.linalg.norm(own.heights[0])),
+            {name: Scheme(received[name], differences[name]) for name in received},
+            None if own is None else self._deviations(knobs, own),
+            summed=len(clients),
+            pending=() if self.prepared(number) else (Differencing.name,),
+        )  # fmt: skip
+
+    # ---- gradients and noise
+
+    def _gradients(self, number: int, users: tuple[ClientId, ...]) -> "_Raw":
+        """Gradients of some users before clipping, in answer to a round's broadcast."""
+        assert self.data is not None
+        everybody = self.data.users.tolist()
+        chosen = np.isin(np.arange(len(everybody)), [everybody.index(user) for user in users])
+        links = self.data.links.of_users(chosen)
+        return _Raw.of(gradients_of(self._seen(number).broadcast.radio_map, links), links)
+
+    def _deviations(self, knobs: Knobs, raw: "_Raw") -> NDArray[np.float64]:
+        """σ of the aligned noise."""
+        mechanism = knobs.schemes["aligned"]
+        size = float(np.linalg.norm(raw.heights[0]))
+        clipped = raw.heights[0] * (knobs.clip / max(size, knobs.clip))
+        grid = self.transcript.grid
+        return np.sqrt(mechanism.variances(clipped, grid, raw.positions[0]))
+
+    def _summed(
+        self,
+        seen: SeenRound | SeenSum,
+        number: int,
+        user: ClientId,
+        knobs: Knobs,
+        received: dict[str, NDArray],
+    ) -> "tuple[tuple[ClientId, ...], _Raw]":
+        """Add each scheme's mean upload to ``received``; who is in it, and the user's own."""
+        clients = self.users(number)
+        if len(clients) * self.transcript.grid.cells > _SUMMED_VALUES:
+            raise VeilmapError(
+                f"a sum over {len(clients):,} users takes too long to try out here; this view"
+                f" adds up {_SUMMED_VALUES // self.transcript.grid.cells:,} at most on this map"
+            )
+        raw = self._gradients(number, clients)
+        draws = [noise.draw(0, client, number) for client in clients]
+        for name, mechanism in knobs.schemes.items():
+            sent = mechanism.protect(raw.heights, self.transcript.grid, raw.positions, draws)
+            received[name] = raw.counts @ sent.uploads / raw.counts.sum()
+        return clients, self._gradients(number, (user,))
+
+    # ---- attacks
+
+    def _located(
+        self, number: int, scheme: str, upload: NDArray, links: int, knobs: Knobs
+    ) -> dict[str, Place]:
+        """Where every attack places the user who sent ``upload``."""
+        quick: Sequence[Attack] = (
+            PriorOnly(), WeightedCentroid(knobs.power), PlaneInversion(), PlaneSubtraction(),
+        )  # fmt: skip
+        public = self._public(scheme, knobs)
+        seen = self._one_upload(number, upload, links, public)
+        found = {attack.name: attack.locate(seen).placed[number].xy[0] for attack in quick}
+        if self.prepared(number):
+            values = upload.astype(np.float32).tobytes()
+            found |= self._compared(number, values, links, float(public["clip"]))
+        return found
+
+    def _compared(self, number: int, upload: bytes, links: int, clip: float) -> dict[str, Place]:
+        """Estimates of attacks that compare all places; no noise but the upload's own counts."""
+        values = np.frombuffer(upload, dtype=np.float32)
+        seen = self._one_upload(number, values, links, {"clip": clip})
+        matched = MatchedFilter().locate(seen, self._prepared[number])
+        inverted = GradientInversion().locate(seen, matched)
+        return {each.attack: each.placed[number].xy[0] for each in (matched, inverted)}
+
+    def _one_upload(
+        self, number: int, upload: NDArray, links: int, public: Mapping[str, Any]
+    ) -> Transcript:
+        """A transcript of nothing but one upload."""
+        seen = SeenRound(
+            self._seen(number).broadcast, ("user",), upload[None].astype(np.float32),
+            np.zeros((1, 0)), np.array([links]),
+        )  # fmt: skip
+        return replace(
+            self.transcript, rounds={number: seen}, mechanism=public, server_sees="uploads"
+        )
+
+    def _differenced(
+        self,
+        number: int,
+        received: Mapping[str, NDArray],
+        clients: tuple[ClientId, ...],
+        user: ClientId,
+        knobs: Knobs,
+    ) -> dict[str, dict[str, Place]]:
+        """Where guessing and unmixing place the user, by scheme."""
+        attack, found = Differencing(), {}
+        broadcast = self._seen(number).broadcast
+        for name, heights in received.items():
+            seen = SeenSum(broadcast, clients, heights, np.zeros(0), 0)
+            transcript = replace(
+                self.transcript, rounds={number: seen}, server_sees="sums",
+                mechanism=self._public(name, knobs),
+            )  # fmt: skip
+            placed = attack.locate(transcript, self._prepared[number]).placed[number]
+            found[name] = {
+                PriorOnly.name: PriorOnly().guess(transcript.grid),
+                attack.name: placed.xy[placed.clients.index(user)],
+            }
+        return found
+
+    def _public(self, scheme: str, knobs: Knobs) -> Mapping[str, Any]:
+        """The mechanism as everybody knows it."""
+        if scheme == SENT:
+            return self.transcript.mechanism
+        mechanism = knobs.schemes[scheme]
+        return described(mechanism) | {"name": mechanism.name}
+
+    # ---- what was kept
+
+    def _seen(self, number: int) -> SeenRound | SeenSum:
+        if number not in self.transcript.rounds:
+            raise VeilmapError(f"round {number + 1} was not kept")
+        return self.transcript.rounds[number]
+
+    def _sent_upload(self, seen: SeenRound | SeenSum, user: ClientId) -> dict[str, NDArray]:
+        if isinstance(seen, SeenSum) or user not in seen.clients:
+            return {}
+        return {SENT: seen.uploads[seen.clients.index(user)]}
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """Some users' gradients before clipping, and where they are."""
+
+    heights: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    positions: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, gradients: LocalGradients, links: Links) -> "_Raw":
+        return cls(gradients.heights, gradients.counts, links.mean_positions())
+
+
+def _links_of(seen: SeenRound | SeenSum, user: Id) -> int:
+    if isinstance(seen, SeenSum):
+        return 1
+    return int(seen.links[seen.clients.index(user)])

@@ -1,0 +1,109 @@
+"""The application: routes, the page's files, and refusals in one line."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from veilmap import __version__
+from veilmap.errors import VeilmapError
+from veilmap.web import answers, events
+from veilmap.web.desk import Desk
+from veilmap.web.guard import Guard
+from veilmap.web.library import NoSuchRunError
+from veilmap.web.preparing import Preparing
+from veilmap.web.routes import doing, looking
+
+PAGE = Path(__file__).parent / "page"
+
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": answers.Refusal, "description": text}
+    for status, text in (
+        (400, "What was asked for cannot be done; the line says why"),
+        (404, "There is no such run, or not any more"),
+        (422, "A value is missing or out of bounds"),
+    )
+}
+
+_log = logging.getLogger("veilmap.web")
+
+
+def create_app(desk: Desk, token: str | None = None) -> FastAPI:
+    """The application over a desk of runs; with a token only who has it is answered."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        desk.jobs.close()
+
+    app = FastAPI(
+        title="veilmap", version=__version__, openapi_url="/api/openapi.json",
+        docs_url=None, redoc_url=None,  # they would load scripts from elsewhere
+        lifespan=lifespan,
+    )  # fmt: skip
+    app.state.desk = desk
+    app.state.listeners = events.Listeners()
+    app.state.preparing = Preparing()
+    for router in (looking, doing):
+        app.include_router(router, prefix="/api", responses=_REFUSALS)
+    _serve_page(app)
+    _refuse_in_one_line(app)
+    app.add_middleware(Guard, token=token)
+    return app
+
+
+def _serve_page(app: FastAPI) -> None:
+    """The page's files, read once: an address names one of them or nothing."""
+    files = {
+        str(path.relative_to(PAGE).as_posix()): (path.read_bytes(), _KINDS[path.suffix])
+        for path in PAGE.rglob("*")
+        if path.suffix in _KINDS
+    }
+
+    @app.get("/", include_in_schema=False)
+    def index() -> Response:
+        return page_file("index.html")
+
+    @app.get("/page/{name:path}", include_in_schema=False)
+    def page_file(name: str) -> Response:
+        if name not in files:
+            raise HTTPException(404, "the page has no such file")
+        content, kind = files[name]
+        return Response(content, media_type=kind)
+
+
+def _refuse_in_one_line(app: FastAPI) -> None:
+    @app.exception_handler(VeilmapError)
+    def _mistake(request: Request, error: VeilmapError) -> JSONResponse:
+        return _refusal(404 if isinstance(error, NoSuchRunError) else 400, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    def _out_of_bounds(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+        return _refusal(422, f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}")
+
+    @app.exception_handler(HTTPException)
+    def _elsewhere(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+    @app.exception_handler(Exception)
+    def _fault(request: Request, error: Exception) -> JSONResponse:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return _refusal(500, "veilmap made a mistake here; its terminal says more")
+
+
+def _refusal(status: int, line: str) -> JSONResponse:
+    return JSONResponse({"error": line}, status)

@@ -1,0 +1,73 @@
+"""A run's progress as it happens: server-sent events that follow its folder.
+
+Whoever trains the run, this server or a terminal, its history is written there.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+
+from starlette.concurrency import run_in_threadpool
+
+from veilmap.errors import VeilmapError
+from veilmap.web import answers, views
+from veilmap.web.desk import Desk
+
+MOST_LISTENERS = 64
+
+_LOOK_EVERY = 0.25  # seconds
+_SPEAK_EVERY = 15.0  # a sign of life, so that a lost connection is noticed
+_GOES_ON = ("running", "waiting", "paused")
+
+
+class Listeners:
+    """How many listen now: each holds a connection."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def check(self) -> None:
+        """Refuse one too many."""
+        if self.count >= MOST_LISTENERS:
+            raise VeilmapError(f"{MOST_LISTENERS} pages follow runs already: close some")
+
+
+async def follow(desk: Desk, run: str, listeners: Listeners) -> AsyncIterator[str]:
+    """Events until the run has ended; rows are sent once."""
+    sent, before, quiet = 0, None, 0.0
+    listeners.count += 1
+    try:
+        while True:
+            try:
+                progress = await run_in_threadpool(_progress, desk, run, sent)
+            except VeilmapError as error:  # its folder is gone
+                gone = answers.Progress("unreadable", 0, 0, str(error), [])
+                yield _event("end", gone)
+                return
+            ended = progress.state not in _GOES_ON
+            if ended or progress.rows or progress.state != before:
+                yield _event("end" if ended else "progress", progress)
+                quiet = 0.0
+            if ended:
+                return
+            sent, before = sent + len(progress.rows), progress.state
+            await asyncio.sleep(_LOOK_EVERY)
+            quiet += _LOOK_EVERY
+            if quiet >= _SPEAK_EVERY:
+                yield ": still here\n\n"
+                quiet = 0.0
+    finally:
+        listeners.count -= 1
+
+
+def _progress(desk: Desk, run: str, sent: int) -> answers.Progress:
+    head = desk.summary(run)
+    rows = []
+    if head.played:
+        rows = views.history_rows(desk.library.open(run).history()[sent:])
+    return answers.Progress(head.state, head.played, head.rounds, head.problem, rows)
+
+
+def _event(name: str, progress: answers.Progress) -> str:
+    return f"event: {name}\ndata: {json.dumps(asdict(progress), allow_nan=False)}\n\n"

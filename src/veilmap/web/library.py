@@ -1,0 +1,120 @@
+"""Which runs there are: named folders, folders that hold runs, and runs that were started."""
+
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from itertools import count
+from pathlib import Path
+
+from veilmap.errors import VeilmapError
+from veilmap.web.opened import OpenRun
+
+_CACHED = 8  # runs whose maps are held in memory
+
+
+class NoSuchRunError(VeilmapError):
+    """A run that is not, or not any more."""
+
+
+class Library:
+    """Runs by id. Nobody can name a path: an id is found here or refused.
+
+    Parameters
+    ----------
+    places : paths
+        Folders of runs, or folders that hold such.
+    new_runs : Path or None
+        Where runs are started; None where none may be.
+    work : Path
+        For files that belong to no run's folder, such as audits made for the page.
+    buildings : Path, optional
+        Footprints to draw the maps on.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Path],
+        new_runs: Path | None,
+        work: Path,
+        buildings: Path | None = None,
+    ) -> None:
+        self.new_runs = new_runs
+        self.work = work
+        self._places = [*places, *([new_runs] if new_runs else [])]
+        self._buildings = buildings
+        self._ids: dict[Path, str] = {}
+        self._open: dict[str, OpenRun] = {}
+        self._lock = threading.Lock()
+
+    def runs(self) -> list[str]:
+        """Ids of all runs that are there now, in the order of their folders."""
+        return [self.id_of(path) for path in self._found()]
+
+    def id_of(self, path: Path) -> str:
+        """A run's id: its folder's name, in characters that an address can hold."""
+        path = path.resolve()
+        with self._lock:
+            if path not in self._ids:
+                plain = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).strip(".-") or "run"
+                self._ids[path] = _unlike(plain, self._ids.values())
+            return self._ids[path]
+
+    def path_of(self, run: str) -> Path:
+        """The folder behind an id, whether or not it is there yet."""
+        with self._lock:
+            for path, name in self._ids.items():
+                if name == run:
+                    return path
+        raise NoSuchRunError(f"there is no run {run!r} here")
+
+    def open(self, run: str) -> OpenRun:
+        """A run, ready to be asked."""
+        self._found()  # new folders get their ids
+        path = self.path_of(run)
+        if not (path / "config.json").is_file():
+            raise NoSuchRunError(f"the folder of run {run} is gone, or has no first round yet")
+        with self._lock:
+            opened = self._open.pop(run, None) or OpenRun(path, self.work / run, self._buildings)
+            self._open[run] = opened  # the newest at the end
+            for old in list(self._open)[:-_CACHED]:
+                del self._open[old]
+        return opened
+
+    def free_folder(self, name: str) -> Path:
+        """A new folder's path for a run to be started."""
+        if self.new_runs is None:
+            raise VeilmapError("this page may not start runs")
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+        taken = self._taken()
+        return self.new_runs.resolve() / _unlike(plain, taken)
+
+    def _taken(self) -> list[str]:
+        assert self.new_runs is not None
+        there = [path.name for path in self.new_runs.iterdir()] if self.new_runs.is_dir() else []
+        with self._lock:
+            return [*there, *(path.name for path in self._ids)]
+
+    def _found(self) -> list[Path]:
+        """Folders of runs, each once; those that have just appeared get an id."""
+        found: dict[Path, None] = {}
+        for place in self._places:
+            for path in (place, *_children(place)):
+                if (path / "config.json").is_file():
+                    found.setdefault(path.resolve())
+        for path in found:
+            self.id_of(path)
+        return list(found)
+
+
+def _children(place: Path) -> list[Path]:
+    try:
+        return sorted(path for path in place.iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
+def _unlike(name: str, others: Iterable[str]) -> str:
+    """The name, numbered where another has it."""
+    taken = set(others)
+    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(one for one in numbered if one not in taken)

@@ -1,0 +1,187 @@
+"""One run, ready to be asked: its files as data, read once and again when they change."""
+
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap.buildings import Building, read_footprints
+from veilmap.errors import VeilmapError
+from veilmap.exposing import Witness
+from veilmap.federation import history
+from veilmap.federation.folder import FORMAT, RunFolder
+from veilmap.federation.history import HistoryRow
+from veilmap.federation.public import seen_from
+from veilmap.federation.transcript import Transcript
+from veilmap.layers import Layer
+from veilmap.measurements import Measurements
+from veilmap.mechanisms import from_description
+from veilmap.radiomap import RadioMap
+from veilmap.scene import Scene
+from veilmap.sources import Source, measurements_behind
+
+_LAYERS_KEPT = 16
+_ROUNDS_KEPT = 4
+
+
+class OpenRun:
+    """A run's folder, and beside it what was made for the page in ``work``."""
+
+    def __init__(self, path: Path, work: Path, buildings: Path | None = None) -> None:
+        self.path = path
+        self.work = work
+        self._buildings = buildings
+        self._folder = RunFolder(path)
+        self._lock = threading.RLock()
+        self._map: tuple[object, RadioMap] | None = None
+        self._history: tuple[object, list[HistoryRow]] = (None, [])
+        self._layers: dict[object, Layer] = {}
+        self._witnesses: dict[object, Witness] = {}
+
+    # ---- what its files say
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """How it is trained."""
+        config = self._folder.config()
+        if config.get("format") != FORMAT:
+            raise VeilmapError(
+                f"{self.path.name} was written by another version of veilmap; train it anew"
+            )
+        return config
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last round was played."""
+        return (self.path / "radio_map.nc").is_file()
+
+    @property
+    def version(self) -> tuple[str, int]:
+        """What tells one state of its map from another."""
+        final = self.path / "radio_map.nc"
+        for path in (final, *sorted((self.path / "checkpoints").glob("round-*.npz"), reverse=True)):
+            try:
+                return path.name, path.stat().st_mtime_ns
+            except OSError:
+                continue
+        return "none", 0
+
+    def history(self) -> list[HistoryRow]:
+        """All rounds so far."""
+        path = self.path / "history.csv"
+        with self._lock:
+            try:
+                changed = path.stat().st_mtime_ns
+            except OSError:
+                return []
+            if self._history[0] != changed:
+                self._history = changed, history.load(path)
+            return self._history[1]
+
+    def radio_map(self) -> RadioMap:
+        """The learned map, or while the run goes on that of its newest checkpoint."""
+        with self._lock:
+            version = self.version
+            if self._map is None or self._map[0] != version:
+                found = (
+                    RadioMap.load(self.path / "radio_map.nc")
+                    if self.finished
+                    else self._folder.newest_map()
+                )
+                if found is None:
+                    raise VeilmapError(
+                        "no map yet: it is written with the run's first checkpoint; ask again soon"
+                    )
+                self._map = version, found
+            return self._map[1]
+
+    @cached_property
+    def stations(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+        """Places (B, 3) and ids of the public base stations."""
+        return self._folder.base_stations()
+
+    # ---- the truth, where it is on this host
+
+    @cached_property
+    def source(self) -> Source | None:
+        """Where its measurements are, if its folder says so."""
+        try:
+            return Source.of_run(self.path)
+        except VeilmapError:
+            return None
+
+    @cached_property
+    def data(self) -> Measurements | None:
+        """The users' measurements, if they are here."""
+        try:
+            return measurements_behind(self.path, None)[0]
+        except VeilmapError:
+            return None
+
+    @cached_property
+    def scene(self) -> Scene | None:
+        """The city itself, if it is a synthetic one."""
+        return self.source.scene if self.source else None
+
+    @cached_property
+    def buildings(self) -> tuple[Building, ...]:
+        """Footprints to draw the map on."""
+        file = self._buildings or (self.source.buildings if self.source else None)
+        if file is not None and file.suffix.lower() not in (".tif", ".tiff"):
+            return read_footprints(file, self.radio_map().grid.crs, default_height=3.0).buildings
+        return tuple(self.scene.buildings) if self.scene else ()
+
+    # ---- what takes time is kept
+
+    def layer(self, key: object, make: Callable[[RadioMap], Layer]) -> Layer:
+        """The layer of that key, made anew when the map has changed."""
+        key = (self.version, key)
+        with self._lock:
+            if key not in self._layers:
+                made = make(self.radio_map())
+                for old in list(self._layers)[: 1 - _LAYERS_KEPT]:
+                    del self._layers[old]
+                self._layers[key] = made
+            return self._layers[key]
+
+    def kept_rounds(self) -> list[int]:
+        """Rounds that attacks can look at, from 0."""
+        last = self.config["rounds"] - self.config["step"].get("rounds", 0)
+        return [number for number in self._folder.kept_rounds() if number < last]
+
+    def witness(self, number: int) -> Witness:
+        """Who looks at one kept round."""
+        if number not in self.kept_rounds():
+            raise VeilmapError(f"round {number + 1} was not kept")
+        key = (number, self.finished)
+        with self._lock:
+            if key not in self._witnesses:
+                for old in list(self._witnesses)[: 1 - _ROUNDS_KEPT]:
+                    del self._witnesses[old]
+                self._witnesses[key] = Witness(self._transcript(number), self.data)
+            return self._witnesses[key]
+
+    def _transcript(self, number: int) -> Transcript:
+        radio_map, config = self.radio_map(), self.config
+        places, ids = self.stations
+        stations, bs = seen_from(places, ids, radio_map.offsets)
+        mechanism = from_description(config["mechanism"])
+        return Transcript(
+            radio_map.grid,
+            config["mechanism"] | {"name": mechanism.name},
+            stations,
+            {number: self._folder.load_round(number, radio_map.grid)},
+            config["server_sees"],
+            radio_map,
+            bs,
+        )
+
+    # ---- what was made for the page
+
+    def replicas(self) -> list[RadioMap]:
+        """Maps of resampled users, as far as they are trained."""
+        return [RadioMap.load(path) for path in sorted((self.work / "replicas").glob("*.nc"))]

@@ -1,0 +1,242 @@
+"""The routes: requests in, answers out; what they mean is elsewhere."""
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Path as InPath
+from fastapi.responses import FileResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.background import BackgroundTask
+
+from veilmap import __version__, exporting
+from veilmap.errors import VeilmapError
+from veilmap.exposing import Knobs
+from veilmap.sources import Source
+from veilmap.web import answers, commands, events, views
+from veilmap.web.commands import Plan
+from veilmap.web.desk import Desk
+from veilmap.web.opened import OpenRun
+
+looking = APIRouter()
+doing = APIRouter()
+
+_METRES = 1e7  # no coordinate on Earth is larger
+_CELL_SIZE = 3.0  # of synthetic cities
+
+RunId = Annotated[str, InPath(max_length=200)]
+Metres = Annotated[float, Query(ge=-_METRES, le=_METRES, allow_inf_nan=False)]
+
+
+def _bytes(kind: str, what: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"content": {kind: {}}, "description": what}}
+
+
+_PACK = _bytes("application/octet-stream", "A line of JSON, then float32 arrays, row 0 southern")
+_GEOTIFF = _bytes("image/tiff", "A GeoTIFF")
+_EVENTS = _bytes("text/event-stream", 'Events "progress", then one "end"')
+
+
+def _desk(request: Request) -> Desk:
+    return request.app.state.desk
+
+
+def _opened(request: Request, run: RunId) -> OpenRun:
+    return _desk(request).library.open(run)
+
+
+TheDesk = Annotated[Desk, Depends(_desk)]
+TheRun = Annotated[OpenRun, Depends(_opened)]
+
+
+# ---- looking
+
+
+@looking.get("/state")
+def overview(desk: TheDesk) -> answers.Overview:
+    """Which runs there are, and what is being worked on."""
+    return desk.overview(__version__)
+
+
+@looking.get("/runs/{run}")
+def run_detail(desk: TheDesk, run: RunId, opened: TheRun) -> answers.RunDetail:
+    """All that the page must know to show a run."""
+    return views.detail(opened, desk.summary(run))
+
+
+@looking.get("/runs/{run}/history")
+def run_history(opened: TheRun) -> answers.History:
+    """Every round so far."""
+    return answers.History(views.history_rows(opened.history()))
+
+
+@looking.get("/runs/{run}/events", response_class=StreamingResponse, responses=_EVENTS)
+async def run_events(request: Request, desk: TheDesk, run: RunId) -> StreamingResponse:
+    """Rounds as they are played."""
+    listeners = request.app.state.listeners
+    desk.summary(run)  # refuses a run that is not there
+    listeners.check()
+    return StreamingResponse(events.follow(desk, run, listeners), media_type="text/event-stream")
+
+
+@looking.get("/runs/{run}/buildings")
+def run_buildings(opened: TheRun) -> answers.Buildings:
+    """Footprints to draw the map on."""
+    rings = [building.footprint.exterior.coords for building in opened.buildings]
+    return answers.Buildings([[(x, y) for x, y, *_ in ring] for ring in rings])
+
+
+def _wish(
+    layer: Literal["gain", "los", "best-server", "heights", "uncertainty"] = "gain",
+    of: Literal["learned", "true", "error"] = "learned",
+    x: Metres | None = None,
+    y: Metres | None = None,
+    z: Metres | None = None,
+    station: Annotated[str | None, Query(max_length=200)] = None,
+    altitude: Annotated[float, Query(ge=0, le=10_000, allow_inf_nan=False)] = 1.5,
+) -> views.Wish:
+    place = None if x is None or y is None or z is None else (x, y, z)
+    return views.Wish(layer, of, place, station, altitude)
+
+
+AWish = Annotated[views.Wish, Depends(_wish)]
+
+
+@looking.get("/runs/{run}/layer", response_class=Response, responses=_PACK)
+def run_layer(opened: TheRun, wish: AWish) -> Response:
+    """A layer over the map's cells."""
+    body = views.layer_answer(views.layer(opened, wish))
+    return Response(body, media_type="application/octet-stream")
+
+
+@looking.get("/runs/{run}/layer.tif", response_class=FileResponse, responses=_GEOTIFF)
+def run_geotiff(run: RunId, opened: TheRun, wish: AWish) -> FileResponse:
+    """The same layer for other tools."""
+    made = views.layer(opened, wish)
+    with tempfile.NamedTemporaryFile(suffix=".tif", delete=False) as file:
+        path = Path(file.name)
+    try:
+        exporting.write(made, path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return FileResponse(
+        path, media_type="image/tiff", filename=f"{run}-{made.name}.tif",
+        background=BackgroundTask(path.unlink, missing_ok=True),
+    )  # fmt: skip
+
+
+def _knobs(
+    budget: Annotated[float, Query(ge=0, le=1e4, allow_inf_nan=False)] = 50.0,
+    tradeoff: Annotated[float, Query(ge=0, le=1e4, allow_inf_nan=False)] = 1.0,
+    clip: Annotated[float, Query(gt=0, le=1e6, allow_inf_nan=False)] = 1.0,
+    power: Annotated[str, Query(max_length=20, pattern=r"^(inf|\d{1,3}(\.\d{1,3})?)$")] = "2",
+) -> Knobs:
+    exponent = math.inf if power == "inf" else float(power)
+    if exponent == 0:
+        raise VeilmapError("power: ν is greater than 0, or inf")
+    return Knobs(budget, tradeoff, clip, exponent)
+
+
+@looking.get("/runs/{run}/seen", response_class=Response, responses=_PACK)
+def run_seen(
+    request: Request,
+    opened: TheRun,
+    knobs: Annotated[Knobs, Depends(_knobs)],
+    user: Annotated[str, Query(max_length=200)],
+    round_number: Annotated[int, Query(alias="round", ge=1, le=10**6)],
+    summed: Annotated[bool, Query(alias="sum")] = False,
+) -> Response:
+    """What the server receives of one user in one round, and where attacks look."""
+    number = round_number - 1
+    request.app.state.preparing.begin(opened.witness(number), number)
+    body = views.seen(opened, user, number, knobs, summed=summed)
+    return Response(body, media_type="application/octet-stream")
+
+
+@looking.get("/tradeoff")
+def tradeoff(desk: TheDesk) -> answers.Tradeoff:
+    """Map error against the strongest attack, for all runs that were audited."""
+    return desk.tradeoff()
+
+
+# ---- doing
+
+
+class NewRun(BaseModel):
+    """What the form for a new run asks for; null is the mechanism's own default."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    like: Annotated[str, Field(max_length=200)] | None = None
+    city: Annotated[int, Field(ge=0, le=10_000)] = 0
+    users: Annotated[int, Field(ge=1, le=2_000)] = 100
+    mechanism: Literal["none", "uniform", "aligned", "aggregate"] = "aligned"
+    budget: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
+    tradeoff: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
+    epsilon: Annotated[float, Field(gt=0, le=1e3, allow_inf_nan=False)] | None = None
+    clip: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    sums: bool = False
+    rounds: Annotated[int, Field(ge=2, le=1_000)] = 100
+    seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Of the mechanism: those that were given."""
+        given = {
+            "noise_budget": self.budget,
+            "tradeoff": self.tradeoff,
+            "epsilon": self.epsilon,
+            "clip": self.clip,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@doing.post("/runs", status_code=202)
+def start_run(desk: TheDesk, wanted: NewRun) -> answers.RunSummary:
+    """Train a run on this host, after those that wait already."""
+    source, extras = Source(None, None, wanted.city, wanted.users, _CELL_SIZE), []
+    if wanted.like is not None:
+        other = desk.library.open(wanted.like)
+        if other.source is None:
+            raise VeilmapError(f"{wanted.like} does not say where its measurements are")
+        source, extras = other.source, commands.like(other.config)
+    plan = Plan(
+        source, wanted.mechanism, wanted.parameters, wanted.rounds, wanted.seed, wanted.sums, extras
+    )
+    return desk.summary(desk.start(plan))
+
+
+@doing.post("/runs/{run}/pause")
+def pause_run(desk: TheDesk, run: RunId) -> answers.RunSummary:
+    """Interrupt a run that was started here; it can go on."""
+    desk.pause(run)
+    return desk.summary(run)
+
+
+@doing.post("/runs/{run}/resume", status_code=202)
+def resume_run(desk: TheDesk, run: RunId) -> answers.RunSummary:
+    """Let an interrupted run go on."""
+    desk.resume(run)
+    return desk.summary(run)
+
+
+@doing.post("/runs/{run}/stop")
+def stop_run(desk: TheDesk, run: RunId) -> answers.RunSummary:
+    """End a run that was started here; what it learned stays."""
+    desk.stop(run)
+    return desk.summary(run)
+
+
+@doing.post("/runs/{run}/audit", status_code=202)
+def audit_run(desk: TheDesk, run: RunId) -> answers.Job:
+    """Attack a run in every way we know."""
+    return desk.audit(run).answer()
+
+
+@doing.post("/runs/{run}/replicas", status_code=202)
+def train_replicas(desk: TheDesk, run: RunId) -> answers.Job:
+    """Train maps of resampled users, for the uncertainty."""
+    return desk.replicas(run).answer()

@@ -1,0 +1,126 @@
+"""The server: where it listens, who may come, and how it ends."""
+
+import ipaddress
+import secrets
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from veilmap._extras import require
+from veilmap.errors import VeilmapError
+from veilmap.sources import Source
+from veilmap.web.commands import Plan
+
+DEFAULT_PORT = 8765
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen, and what opens the door there.
+
+    Attributes
+    ----------
+    host : str
+    port : int or None
+        None for the usual one, or another where that is taken; 0 for any.
+    token : str or None
+        Made up where one is needed and none is given.
+    """
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    token: str | None = None
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this host can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def serve(
+    places: Sequence[Path],
+    address: Address,
+    *,
+    new_runs: Path,
+    buildings: Path | None = None,
+    on_ready: Callable[[str], None],
+) -> None:
+    """Serve the page until it is interrupted.
+
+    Parameters
+    ----------
+    places : paths
+        Folders of runs, or folders that hold such. If there is no run in all of them, a demo
+        run is started.
+    address : Address
+    new_runs : Path
+        Where runs are started.
+    buildings : Path, optional
+        Footprints to draw the maps on.
+    on_ready : callable
+        Called with the page's address once it can be opened.
+    """
+    require("fastapi", "the page", "web")
+    require("uvicorn", "the page", "web")
+    import uvicorn
+
+    from veilmap.web.app import create_app
+    from veilmap.web.desk import Desk
+    from veilmap.web.jobs import Jobs
+    from veilmap.web.library import Library
+
+    token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
+    with _listening(address) as door, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
+        work = Path(folder)
+        desk = Desk(Library(places, new_runs, work, buildings), Jobs(work))
+        if not desk.library.runs():
+            desk.start(_demo())
+        config = uvicorn.Config(
+            create_app(desk, token), log_level="warning", access_log=False, server_header=False,
+            limit_concurrency=256, timeout_keep_alive=30, timeout_graceful_shutdown=2,
+            lifespan="on", proxy_headers=False,
+        )  # fmt: skip
+        on_ready(_url(address.host, door.getsockname()[1], token))
+        uvicorn.Server(config).run(sockets=[door])
+
+
+def _demo() -> Plan:
+    """The run that is shown where there is none: the paper's strongest setting."""
+    return Plan(
+        Source(None, None, city=0, users=100, cell_size=3.0),
+        "aligned", {"noise_budget": 50.0, "tradeoff": 1.0}, rounds=100, seed=0,
+    )  # fmt: skip
+
+
+def _listening(address: Address) -> socket.socket:
+    """A socket that listens, or one line that says why there is none."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    wanted = [DEFAULT_PORT, 0] if address.port is None else [address.port]
+    for port in wanted:
+        door = socket.socket(family, socket.SOCK_STREAM)
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            door.bind((address.host, port))
+        except OSError as error:
+            door.close()
+            problem = error
+            continue
+        door.listen(256)
+        return door
+    raise VeilmapError(
+        f"cannot listen on {address.host} port {wanted[0]}: {problem.strerror};"
+        " name another with --port (0 takes a free one)"
+    )
+
+
+def _url(host: str, port: int, token: str | None) -> str:
+    named = socket.gethostname() if host in ("0.0.0.0", "::") else host
+    shown = f"[{named}]" if ":" in named else named
+    return f"http://{shown}:{port}/" + (f"?token={token}" if token else "")

@@ -1,0 +1,297 @@
+"""What the page shows of a run, computed."""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from veilmap import layers
+from veilmap.auditing import promise_of
+from veilmap.errors import VeilmapError
+from veilmap.exposing import SENT, Exposure, Knobs
+from veilmap.federation.history import HistoryRow, last_mae
+from veilmap.layers import Layer
+from veilmap.layers.predictions import centres
+from veilmap.mechanisms import from_description
+from veilmap.radiomap import RadioMap
+from veilmap.reports import label_of
+from veilmap.scene import Scene
+from veilmap.web import answers, commands
+from veilmap.web.answers import known
+from veilmap.web.opened import OpenRun
+
+_MOST_USERS = 5_000  # whose ids a list shows
+_MIDDLE_PERCENT = (1.0, 99.0)  # of values that the colours cover
+_LEAST_REPLICAS = 2
+
+_TITLES = {
+    "gain": "Gain",
+    "los": "Probability of line of sight",
+    "best-server": "Best server",
+    "heights": "Heights of obstacles",
+    "uncertainty": "Uncertainty of the gain",
+}
+_PER_STATION = ("gain", "los", "uncertainty")
+_COMPARABLE = ("gain", "los", "heights")
+
+_SCHEMES = {
+    "no noise": "clipped, no noise",
+    "uniform": "uniform noise",
+    "aligned": "geometry-aligned noise",
+    SENT: "as this run sent it",
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A layer that somebody asks for.
+
+    Attributes
+    ----------
+    layer : str
+    of : "learned", "true" or "error"
+    place : (x, y, z) or None
+        Of the base station, if it is a new one.
+    station : str or None
+        Its id, if the run has it.
+    altitude : float
+        Of receivers, in metres.
+    """
+
+    layer: str
+    of: str
+    place: tuple[float, float, float] | None
+    station: str | None
+    altitude: float
+
+
+# ---- a run
+
+
+def summary(
+    name: str, run: OpenRun, state: answers.State, problem: str | None = None
+) -> answers.RunSummary:
+    """A run in a list."""
+    try:
+        config, rows = run.config, run.history()
+        mechanism = from_description(config["mechanism"])
+        public = config["mechanism"] | {"name": mechanism.name}
+        return answers.RunSummary(
+            id=name, name=run.path.name, label=label_of(public, config["server_sees"]),
+            state=state, played=len(rows), rounds=config["rounds"],
+            mae_db=known(last_mae(rows)), users=config["data"]["users"], problem=problem,
+        )  # fmt: skip
+    except (VeilmapError, KeyError, TypeError) as error:
+        return answers.RunSummary(
+            id=name, name=run.path.name, label="cannot be read", state="unreadable", played=0,
+            rounds=0, mae_db=None, users=0, problem=_reason(error, run),
+        )  # fmt: skip
+
+
+def _reason(error: Exception, run: OpenRun) -> str:
+    if isinstance(error, VeilmapError):
+        return str(error)
+    return f"{run.path.name}/config.json is damaged"
+
+
+def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
+    """All that the page must know to show a run."""
+    if head.state == "unreadable":
+        raise VeilmapError(head.problem or "this run cannot be read")
+    grid = run.radio_map().grid
+    rows, columns = grid.shape
+    west, east, south, north = grid.extent
+    places, ids = run.stations
+    config, played = run.config, run.history()
+    users = [] if run.data is None else run.data.users[:_MOST_USERS].tolist()
+    epsilon = played[-1].epsilon if played else math.nan
+    return answers.RunDetail(
+        **asdict(head),
+        grid=answers.GridInfo(
+            rows, columns, grid.cell_size, west, east, south, north, grid.crs
+        ),
+        stations=[answers.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)],
+        layers=[_info(run, name) for name in _TITLES],
+        mechanism={
+            key: value for key, value in config["mechanism"].items() if not isinstance(value, dict)
+        },
+        server_sees=config["server_sees"],
+        promise=promise_of(config["mechanism"], epsilon),
+        kept=[number + 1 for number in run.kept_rounds()],
+        user_ids=[str(user) for user in users],
+        why_no_attacks=_why_no_attacks(run),
+        measured=run.data is not None,
+        has_buildings=bool(run.buildings),
+        command=commands.described(config, run.source),
+    )  # fmt: skip
+
+
+def _info(run: OpenRun, name: str) -> answers.LayerInfo:
+    why_not = None
+    if name == "best-server" and len(run.stations[0]) == 0:
+        why_not = "the run does not say where base stations are"
+    if name == "uncertainty":
+        why_not = _why_no_uncertainty(run)
+    comparable = name in _COMPARABLE and run.scene is not None
+    return answers.LayerInfo(name, _TITLES[name], name in _PER_STATION, why_not, comparable)
+
+
+def _why_no_uncertainty(run: OpenRun) -> str | None:
+    if run.data is None:
+        return "the measurements are not on this host, and uncertainty is made from them"
+    if not run.finished:
+        return "the run is not finished"
+    if len(run.replicas()) < _LEAST_REPLICAS:
+        return (
+            "it takes maps of resampled users, trained as this one was: that uses their"
+            " measurements anew, beyond what the run promised them"
+        )
+    return None
+
+
+def _why_no_attacks(run: OpenRun) -> str | None:
+    if run.kept_rounds():
+        return None
+    if not run.finished:
+        return "no round of this run was kept yet: attacks can be tried once one is"
+    return "this run has no transcript: train with --keep-uploads to see attacks"
+
+
+def history_rows(rows: list[HistoryRow]) -> list[answers.HistoryRow]:
+    """Rounds as JSON can hold them."""
+    plain: list[dict[str, Any]] = [
+        {
+            name: known(value) if isinstance(value, float) else value
+            for name, value in asdict(row).items()
+        }
+        for row in rows
+    ]
+    return [answers.HistoryRow(**row) for row in plain]
+
+
+# ---- layers
+
+
+def layer(run: OpenRun, wish: Wish) -> Layer:
+    """The layer that was asked for."""
+    if wish.layer in _PER_STATION and (wish.place is None) == (wish.station is None):
+        raise VeilmapError(f"{wish.layer} needs one base station: its id, or x, y and z")
+    if wish.layer not in _PER_STATION:
+        wish = replace(wish, place=None, station=None)
+    if wish.of != "learned" and (run.scene is None or wish.layer not in _COMPARABLE):
+        raise VeilmapError(f"nobody knows the true {_TITLES[wish.layer].lower()} of this run")
+    return run.layer(wish, lambda radio_map: _made(run, radio_map, wish))
+
+
+def _made(run: OpenRun, radio_map: RadioMap, wish: Wish) -> Layer:
+    learned = _learned(run, radio_map, wish)
+    if wish.of == "learned":
+        return learned
+    assert run.scene is not None  # asked for above
+    true = _true_values(run.scene, radio_map, wish, _place(run, wish))
+    if wish.of == "true":
+        return replace(learned, values=true, long_name=f"true {learned.long_name}", exact=None)
+    return replace(
+        learned, name=f"{learned.name}_error", values=learned.values - true,
+        long_name=f"error of the {learned.long_name}", exact=None,
+    )  # fmt: skip
+
+
+def _learned(run: OpenRun, radio_map: RadioMap, wish: Wish) -> Layer:
+    if wish.layer == "heights":
+        return layers.obstacle_heights(radio_map)
+    if wish.layer == "best-server":
+        places, ids = run.stations
+        return layers.best_server(radio_map, places, wish.altitude, ids=ids)[0]
+    place = _place(run, wish)
+    if wish.layer == "los":
+        return layers.los_probability(radio_map, place, wish.altitude, station=wish.station)
+    if wish.layer == "gain":
+        return layers.gain(radio_map, place, wish.altitude, station=wish.station)
+    why_not = _why_no_uncertainty(run)
+    if why_not:
+        raise VeilmapError(f"no uncertainty: {why_not}")
+    return layers.spread(run.replicas(), place, wish.altitude, station=wish.station)
+
+
+def _place(run: OpenRun, wish: Wish) -> tuple[float, float, float]:
+    if wish.place is not None or wish.station is None:
+        return wish.place or (0.0, 0.0, 0.0)
+    places, ids = run.stations
+    if wish.station not in ids:
+        raise VeilmapError(f"the run has no base station {wish.station}")
+    x, y, z = places[ids.index(wish.station)].tolist()
+    return x, y, z
+
+
+def _true_values(
+    scene: Scene, radio_map: RadioMap, wish: Wish, place: tuple[float, float, float]
+) -> np.ndarray:
+    """The scene's own values; none inside buildings, where nobody measures."""
+    grid = radio_map.grid
+    if wish.layer == "heights":
+        return scene.heights
+    quantity: Callable = scene.gain if wish.layer == "gain" else scene.line_of_sight
+    values = np.asarray(quantity(centres(grid, wish.altitude), place), dtype=np.float64)
+    return np.where(scene.heights > 0, np.nan, values.reshape(grid.shape))
+
+
+def layer_answer(made: Layer) -> bytes:
+    """A layer as the page reads it."""
+    found = made.values[np.isfinite(made.values)]
+    low, high = np.percentile(found, _MIDDLE_PERCENT) if found.size else (0.0, 1.0)
+    if made.name == "los":
+        low, high = 0.0, 1.0
+    if not low < high:
+        low, high = low - 0.5, high + 0.5
+    header = answers.LayerHeader(
+        made.name, made.long_name, made.unit, made.categories, float(low), float(high), []
+    )
+    return answers.packed(header, {"values": made.values})
+
+
+# ---- what the server sees
+
+
+def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) -> bytes:
+    """One user in one round, counted from 0, as the page reads it."""
+    witness = run.witness(number)
+    client = witness.named(user, number)
+    found = (witness.sum if summed else witness.upload)(client, number, knobs)
+    grid = witness.transcript.grid
+    arrays = {name: scheme.received.reshape(grid.shape) for name, scheme in found.schemes.items()}
+    if found.deviations is not None:
+        arrays["noise"] = found.deviations.reshape(grid.shape)
+    order = [name for name in _SCHEMES if name in found.schemes]
+    at = found.position
+    header = answers.SeenHeader(
+        user, number + 1, found.summed,
+        None if at is None else answers.Place(float(at[0]), float(at[1])),
+        known(found.norm),
+        [_scheme(found, name) for name in order],
+        list(found.pending),
+        _notes(run, found),
+    )  # fmt: skip
+    return answers.packed(header, arrays)
+
+
+def _scheme(found: Exposure, name: str) -> answers.Scheme:
+    estimates = [
+        answers.Estimate(attack, float(xy[0]), float(xy[1]), known(found.error(name, attack)))
+        for attack, xy in found.schemes[name].estimates.items()
+    ]
+    return answers.Scheme(name, _SCHEMES[name], estimates)
+
+
+def _notes(run: OpenRun, found: Exposure) -> list[str]:
+    notes = []
+    if found.position is None:
+        notes.append(
+            "The measurements are not on this host: what would have been sent under other budgets,"
+            " and how far attacks are off, is not known here."
+        )
+    if not run.finished:
+        notes.append("The run goes on: attacks expect gains after its newest map.")
+    return notes
