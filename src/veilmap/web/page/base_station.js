@@ -8,6 +8,7 @@ import { CHOSEN, STATION } from "./marks.js";
 
 const USUAL_HEIGHT = 25;
 const MOST_LABELS = 12;
+const MOST_TRIANGLES = 40;
 
 /** The id of one that the reader has placed. */
 export const PLACED = "";
@@ -24,7 +25,9 @@ export function chosenStation({ station, x, y, z }, { stations, grid }) {
     return { id: PLACED, x, y, z: z ?? USUAL_HEIGHT };
   }
   const middle = { x: (grid.west + grid.east) / 2, y: (grid.south + grid.north) / 2 };
-  return stations[0] ?? { id: PLACED, ...middle, z: z ?? USUAL_HEIGHT };
+  const away = (/** @type {Station} */ one) => Math.hypot(one.x - middle.x, one.y - middle.y);
+  const central = [...stations].sort((a, b) => away(a) - away(b))[0];
+  return central ?? { id: PLACED, ...middle, z: z ?? USUAL_HEIGHT };
 }
 
 /**
@@ -54,9 +57,10 @@ export function inQuery({ id, x, y, z }) {
  */
 export function stationMarks(stations, chosen) {
   const named = stations.length <= MOST_LABELS;
+  const size = stations.length <= MOST_TRIANGLES ? 5 : 2.5;
   const others = stations
     .filter(({ id }) => id !== chosen?.id)
-    .map(({ id, x, y }) => ({ id, x, y, look: STATION, size: 5, ...(named && { label: id }) }));
+    .map(({ id, x, y }) => ({ id, x, y, look: STATION, size, ...(named && { label: id }) }));
   if (!chosen) return others;
   const label = chosen.id === PLACED ? "new" : chosen.id;
   const { id, x, y } = chosen;

@@ -1,5 +1,8 @@
 /** Colour scales that colour-blind readers can tell apart, and the palettes of layers. */
 
+/** @import {GridInfo} from "./types.js" */
+
+import { bySize, colouring } from "./areas.js";
 import { short } from "./numbers.js";
 
 /** Stops at equal distances, from low to high. */
@@ -57,7 +60,7 @@ const BLACK = [0, 0, 0];
 
 /**
  * @typedef {{kind: "ramp", low: number, high: number, unit: string} |
- *   {kind: "categories", names: string[]}} Legend
+ *   {kind: "categories", things: {name: string, step: number}[]}} Legend
  */
 
 /**
@@ -86,17 +89,24 @@ export function ramp({ scale, low, high, unit, show = (value) => value }) {
 }
 
 /**
- * A palette for numbers of things.
+ * A palette for numbers of things, for one layer of them.
  *
  * @param {string[]} names
+ * @param {Float32Array} values
+ * @param {GridInfo} grid
  * @returns {Palette}
  */
-export function categories(names) {
+export function categories(names, values, grid) {
+  const colours = colouring(values, grid, CATEGORIES.length);
+  const nameOf = (/** @type {number} */ thing) => names[thing] ?? "none";
   return {
     table: CATEGORIES.map((colour) => hexToRgb(colour.slice(1))),
-    step: (value) => Math.round(value) % CATEGORIES.length,
-    read: (value) => names[Math.round(value)] ?? "none",
-    legend: { kind: "categories", names },
+    step: (value) => colours.get(value) ?? 0,
+    read: nameOf,
+    legend: {
+      kind: "categories",
+      things: bySize(values).map((thing) => ({ name: nameOf(thing), step: colours.get(thing) ?? 0 })),
+    },
   };
 }
 

@@ -47,7 +47,11 @@ export function choice({ label, testid, choices, value, change, hint }) {
  * @param {string} value
  */
 export function setChoices(select, choices, value) {
-  fill(select, ...choices.map((one) => h("option", { value: one.value }, one.text)));
+  const [before, now] = [[...select.options], choices].map((all) =>
+    JSON.stringify(all.map((one) => [one.value, one.text])),
+  );
+  // an open list would close if its options were made anew
+  if (now !== before) fill(select, ...choices.map((one) => h("option", { value: one.value }, one.text)));
   select.value = value;
 }
 

@@ -23,7 +23,7 @@ export const LEGEND_HEIGHT = 30;
 export function drawLegend(sheet, palette) {
   sheet.context.font = FONT;
   if (palette.legend.kind === "ramp") drawRamp(sheet, palette, palette.legend);
-  else drawNames(sheet, palette, palette.legend.names);
+  else drawNames(sheet, palette, palette.legend.things);
 }
 
 /**
@@ -32,7 +32,7 @@ export function drawLegend(sheet, palette) {
  * @param {Palette} palette
  */
 export function legendInWords({ legend }) {
-  if (legend.kind === "categories") return `one colour for each of ${legend.names.join(", ")}`;
+  if (legend.kind === "categories") return `colours keep ${legend.things.length} areas apart`;
   return `colours from ${short(legend.low)} to ${short(legend.high)} ${legend.unit}`;
 }
 
@@ -68,20 +68,20 @@ function drawRamp({ context, left, width, ink }, { table }, { low, high, unit })
 /**
  * @param {Sheet} sheet
  * @param {Palette} palette
- * @param {string[]} names
+ * @param {{name: string, step: number}[]} things
  */
-function drawNames({ context, left, width, ink }, { table, step }, names) {
+function drawNames({ context, left, width, ink }, { table }, things) {
   context.textBaseline = "middle";
   context.textAlign = "left";
   let at = left;
-  for (const [index, name] of names.entries()) {
+  for (const { name, step } of things) {
     const needed = 14 + context.measureText(name).width + 12;
     if (at + needed > left + width) {
       context.fillStyle = ink;
       context.fillText("…", at, BAR);
       return;
     }
-    const [red, green, blue] = table[step(index)] ?? [0, 0, 0];
+    const [red, green, blue] = table[step] ?? [0, 0, 0];
     context.fillStyle = `rgb(${red} ${green} ${blue})`;
     context.fillRect(at, BAR - 5, 10, 10);
     context.strokeStyle = context.fillStyle = ink;

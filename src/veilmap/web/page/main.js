@@ -43,6 +43,15 @@ let opened = new AbortController();
 /** The run that is shown, and its state when it was opened. */
 let shown = { id: "", state: "" };
 
+function chosenRun() {
+  return address.settings.run || (live.current.runs[0]?.id ?? "");
+}
+
+/** @param {string} id */
+function stateOf(id) {
+  return live.current.runs.find((run) => run.id === id)?.state ?? "";
+}
+
 /** @param {Partial<import("./address.js").Settings>} changes */
 function go(changes) {
   address.go(changes);
@@ -54,7 +63,8 @@ async function open() {
   opened.abort();
   opened = new AbortController();
   const { signal } = opened;
-  const id = address.settings.run || live.current.runs[0]?.id;
+  const id = chosenRun();
+  shown = { id, state: stateOf(id) };
   const view = address.settings.view in VIEWS ? address.settings.view : "map";
   viewTabs.select(view);
   byId("view", HTMLElement).setAttribute("aria-labelledby", `tab-${view}`);
@@ -67,7 +77,6 @@ async function open() {
   try {
     /** @type {RunDetail} */
     const run = await getJson(runPath(id), signal);
-    shown = { id, state: run.state };
     stage.clear();
     stage.setGrid(run.grid);
     VIEWS[view]?.({ run, stage, panel, address, live, signal, reopen: () => void open(), go });
@@ -81,7 +90,7 @@ async function open() {
 function fail(problem) {
   stage.clear();
   fill(panel);
-  stage.notice(problemCard(problem, () => void start()));
+  stage.notice(problemCard(problem, () => void retry()));
 }
 
 function showEmpty() {
@@ -105,31 +114,34 @@ function askForRun() {
 
 /** The server's list of runs has changed, or the server has gone or come back. */
 function follow() {
-  const list = live.current.runs;
+  const { runs: list, can_start } = live.current;
   const choices = list.map(({ id, name, label, state }) => ({
     value: id,
     text: `${name} · ${label}${state === "finished" ? "" : ` · ${state}`}`,
   }));
-  setChoices(runs, choices, runs.value || shown.id);
-  if (shown.id) runs.value = shown.id;
+  setChoices(runs, choices, chosenRun());
   runs.disabled = !list.length;
-  begin.disabled = !live.current.can_start;
+  begin.disabled = !can_start;
   banner.hidden = !live.gone;
-  const state = list.find(({ id }) => id === shown.id)?.state ?? shown.state;
-  const first = !shown.id && list.length > 0;
+  const state = stateOf(shown.id);
   const ended = state !== shown.state && address.settings.view !== "training";
-  if (first || ended) void open();
-  else shown.state = state;
+  shown.state = state;
+  if (shown.id !== chosenRun() || ended) void open();
+}
+
+async function retry() {
+  await live.refresh();
+  await open();
 }
 
 async function start() {
   await live.refresh();
-  await open();
+  if (!shown.id) await open();
 }
 
 themeSwitch(byId("theme", HTMLSelectElement), () => stage.redraw());
 runs.addEventListener("change", () => go({ run: runs.value }));
 begin.addEventListener("click", askForRun);
-byId("retry", HTMLButtonElement).addEventListener("click", () => void start());
+byId("retry", HTMLButtonElement).addEventListener("click", () => void retry());
 live.addEventListener("change", follow);
 void start();

@@ -93,10 +93,11 @@ export function drawShape(context, { shape, colour }, x, y, size, hollow = false
   const path = new Path2D();
   path.addPath(new Path2D(OUTLINES[shape]), new DOMMatrix([size, 0, 0, size, x, y]));
   context.lineJoin = "round";
-  context.lineWidth = hollow ? 5 : 4;
+  const rim = Math.min(2, size / 2.5);
+  context.lineWidth = hollow ? 5 : 2 * rim;
   context.strokeStyle = "#000000";
   context.stroke(path);
-  context.lineWidth = hollow ? 2.5 : 2;
+  context.lineWidth = hollow ? 2.5 : rim;
   context.strokeStyle = "#ffffff";
   context.stroke(path);
   if (hollow) return;

@@ -64,8 +64,9 @@ export function roundDown(value) {
 export function ticks(low, high, count) {
   if (!(high > low)) return Number.isFinite(low) ? [low] : [];
   const rough = (high - low) / Math.max(1, count);
-  const below = roundDown(rough);
-  const step = [1, 2, 2.5, 5, 10].map((f) => f * below).find((s) => s >= rough * 0.8) ?? below * 10;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const steps = [1, 2, 2.5, 5, 10].map((factor) => factor * power);
+  const step = steps.find((one) => one >= rough * 0.8) ?? rough;
   const first = Math.ceil(low / step - 1e-9);
   const last = Math.floor(high / step + 1e-9);
   return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);

@@ -19,7 +19,7 @@ import {
   drawScaleBar,
 } from "./map_drawing.js";
 
-const NEAR = 14;
+const REACH = 5;
 
 /**
  * What a pane shows.
@@ -126,10 +126,12 @@ export class Pane {
    */
   markAt({ x, y }) {
     const { box } = this;
-    return this.marks.findLast((mark) => {
+    const beyond = (/** @type {Mark} */ mark) => {
       const at = this.#viewport.toScreen(mark, box);
-      return mark.id !== undefined && Math.hypot(at.x - x, at.y - y) < NEAR;
-    });
+      return Math.hypot(at.x - x, at.y - y) - (mark.size ?? 0) - REACH;
+    };
+    const near = this.marks.filter((mark) => mark.id !== undefined && beyond(mark) < 0);
+    return near.sort((a, b) => beyond(a) - beyond(b))[0];
   }
 
   /** Draws with the next frame of the screen, however often it is asked for. */

@@ -15,6 +15,7 @@ const DEFENCE = {
   sent: "as sent",
 };
 
+const GUESSING = "prior only";
 /** Further away than this, nobody is found. */
 const FOUND = 10;
 
@@ -23,9 +24,14 @@ function attacksOf({ schemes }) {
   return [...new Set(schemes.flatMap(({ estimates }) => estimates.map(({ attack }) => attack)))];
 }
 
-/** @param {Scheme | undefined} scheme */
+/**
+ * The closest attack. Guessing is none, even where it is lucky.
+ *
+ * @param {Scheme | undefined} scheme
+ */
 function bestOf(scheme) {
-  const scored = (scheme?.estimates ?? []).filter(({ error }) => error !== null);
+  const attacks = (scheme?.estimates ?? []).filter(({ attack }) => attack !== GUESSING);
+  const scored = attacks.filter(({ error }) => error !== null);
   return scored.reduce(
     (/** @type {Estimate | null} */ best, one) => (best && (best.error ?? 0) <= (one.error ?? 0) ? best : one),
     null,

@@ -13,6 +13,7 @@ import { action } from "../controls.js";
 import { h } from "../dom.js";
 import { progressInWords, underWay } from "../live.js";
 import { picture, save } from "../picture.js";
+import { sentence } from "../words.js";
 import { RadioMapPanel } from "./radio_map_panel.js";
 
 /** @typedef {"learned" | "true" | "error"} Of */
@@ -27,6 +28,7 @@ const SCALE_OF = {
   uncertainty: "inferno",
 };
 const USUAL_ALTITUDE = 1.5;
+const VALUES = "values";
 
 /** @param {Context} context */
 export function openRadioMap(context) {
@@ -132,7 +134,7 @@ class RadioMap {
     const marks = stationMarks(run.stations, layer.per_station ? station : null);
     for (const [i, of] of shown.entries()) {
       const [pack, palette] = [packs[i], palettes[i]];
-      const values = pack && [...pack.arrays.values()][0];
+      const values = pack?.arrays.get(VALUES);
       if (!values || !palette) continue;
       stage.paint(of, { values, grid: run.grid, palette }, { marks, footprints });
     }
@@ -149,12 +151,14 @@ class RadioMap {
    * @returns {Palette[]}
    */
   #palettes({ name }, shown, packs) {
+    const { grid, stations } = this.#context.run;
     const headers = packs.map(({ header }) => header);
     const alike = headers.filter((_, i) => shown[i] !== "error");
     const low = Math.min(...alike.map((header) => header.low));
     const high = Math.max(...alike.map((header) => header.high));
     return headers.map((header, i) => {
-      if (header.categories) return categories(this.#context.run.stations.map(({ id }) => id));
+      const values = packs[i]?.arrays.get(VALUES);
+      if (header.categories && values) return categories(stations.map(({ id }) => id), values, grid);
       const { unit } = header;
       if (shown[i] !== "error") return ramp({ scale: SCALE_OF[name], low, high, unit });
       const most = Math.max(Math.abs(header.low), Math.abs(header.high)) || 1;
@@ -203,7 +207,8 @@ class RadioMap {
     return h(
       "div",
       { class: "stack" },
-      h("p", {}, reason),
+      h("h2", {}, this.#layer.title),
+      h("p", {}, sentence(reason)),
       job && underWay(job) && h("p", {}, `Replicas: ${progressInWords(job)}.`),
       job?.state === "failed" && h("p", { class: "problem" }, job.problem ?? "The replicas failed."),
       this.#layer.name === "uncertainty" && !underWay(job) && action("Train replicas", begin),

@@ -8,6 +8,7 @@ import { noteList, section } from "../context.js";
 import { action, choice, evenStops, slider, toggle } from "../controls.js";
 import { fill, h } from "../dom.js";
 import { fixed } from "../numbers.js";
+import { sentence } from "../words.js";
 
 /**
  * @typedef {object} Wishes
@@ -61,14 +62,14 @@ export class RadioMapPanel {
     });
     this.#height = slider({ label: "Its height", testid: "station-height", stops: HEIGHTS, value: 25, unit: "m", change: wishes.height });
     this.#altitude = slider({ label: "Receivers’ altitude", testid: "altitude", stops: ALTITUDES, value: 1.5, unit: "m", change: wishes.altitude });
-    fill(this.#belongs, this.#station.element, this.#where, this.#height.element, this.#altitude.element);
+    fill(this.#belongs, this.#station.element, this.#where, this.#height.element);
     const png = action("PNG", wishes.savePicture, { testid: "download-png" });
     fill(
       panel,
-      section("Layer", this.#layer.element, this.#compare.element),
+      section("Layer", this.#layer.element, this.#compare.element, this.#altitude.element),
       section("Base station", this.#belongs),
       section("Download", h("div", { class: "buttons" }, this.#tif, png)),
-      section("About this map", h("p", {}, run.promise), this.#notes),
+      section("About this map", h("p", {}, sentence(run.promise)), this.#notes),
     );
   }
 

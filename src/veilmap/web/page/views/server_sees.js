@@ -11,6 +11,7 @@ import { choice, evenStops, roundStops, slider, toggle } from "../controls.js";
 import { fill, h } from "../dom.js";
 import { attackLook, TRUTH } from "../marks.js";
 import { percentile } from "../numbers.js";
+import { capital, sentence } from "../words.js";
 import { attacksTable, markLegend, summary } from "./attack_results.js";
 
 const NOISE = "noise";
@@ -56,8 +57,8 @@ export function openServerSees(context) {
     new ServerSees(context);
     return;
   }
-  stage.notice(h("div", { class: "stack" }, h("h2", {}, "Nothing to look at here"), h("p", {}, run.why_no_attacks)));
-  fill(panel, section("What is promised", h("p", {}, run.promise)));
+  stage.notice(h("div", { class: "stack" }, h("h2", {}, "Nothing to look at here"), h("p", {}, sentence(run.why_no_attacks))));
+  fill(panel, section("What is promised", h("p", {}, sentence(run.promise))));
 }
 
 class ServerSees {
@@ -222,7 +223,7 @@ function rootOfSize(value) {
  * @param {boolean} noise
  */
 function panesOf(schemes, noise) {
-  const panes = schemes.map(({ name, title }) => ({ name: String(name), title }));
+  const panes = schemes.map(({ name, title }) => ({ name: String(name), title: capital(title) }));
   const sent = panes.filter(({ name }) => name === "sent");
   const simulated = panes.filter(({ name }) => name !== "sent");
   return [...simulated, ...(noise ? [NOISE_PANE] : []), ...sent];

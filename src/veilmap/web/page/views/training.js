@@ -11,8 +11,8 @@ import { action } from "../controls.js";
 import { Curve } from "../curve.js";
 import { fill, h, throttled } from "../dom.js";
 import { duration, short } from "../numbers.js";
-import { stationMarks } from "../base_station.js";
 import { table } from "../table.js";
+import { sentence } from "../words.js";
 
 const RECENT = 20;
 const MAP_PAUSE = 2000;
@@ -68,7 +68,7 @@ class Training {
     fill(
       panel,
       section("Progress", this.#bar, this.#words, this.#buttons),
-      section("What is promised", h("p", {}, run.promise)),
+      section("What is promised", h("p", {}, sentence(run.promise))),
       section("The same from the command line", ...commandLine(run.command)),
     );
     this.#showProgress();
@@ -103,7 +103,8 @@ class Training {
     this.#bar.max = rounds || 1;
     this.#bar.value = played;
     const left = state === "running" ? this.#timeLeft() : "";
-    this.#words.textContent = `${sentence(state)}: round ${played} of ${rounds}${left}.${problem ? ` ${problem}` : ""}`;
+    const how = `${state}: round ${played} of ${rounds}${left}`;
+    this.#words.textContent = [how, problem ?? ""].map(sentence).join(" ");
     this.#showButtons(going, state === "paused");
     for (const [i, { key }] of CURVES.entries()) {
       this.#curves[i]?.show(this.#samples(key), rounds, going && !this.#rows.size);
@@ -157,12 +158,11 @@ class Training {
       getLayer(run.id, { layer: HEIGHTS, of: "learned" }, signal),
       footprintsOf(run, signal),
     ]);
-    const [values] = arrays.values();
+    const values = arrays.get("values");
     if (!values) return;
     const { low, high, unit } = header;
     const palette = ramp({ scale: "cividis", low, high, unit });
-    const marks = stationMarks(run.stations, null);
-    stage.paint(HEIGHTS, { values, grid: run.grid, palette }, { marks, footprints });
+    stage.paint(HEIGHTS, { values, grid: run.grid, palette }, { footprints });
     stage.notice(null);
   }
 
@@ -188,9 +188,4 @@ function commandLine(command) {
     if (button) button.textContent = "Copied";
   });
   return [h("pre", { class: "command", tabindex: 0 }, h("code", {}, command)), copy];
-}
-
-/** @param {string} word */
-function sentence(word) {
-  return word.charAt(0).toUpperCase() + word.slice(1);
 }

@@ -47,10 +47,10 @@ export function unseen(wishes, labels) {
  * @param {NewRun} wish
  */
 function tellsOf(label, { mechanism, budget, epsilon }) {
-  const [family = "", ...parts] = label.split(/[,;]/).map((part) => part.trim());
-  const names = { none: "no", uniform: "uniform", aligned: "aligned", aggregate: "aggregate" };
-  if (!family.startsWith(names[mechanism])) return false;
+  const [family = "", ...parts] = label.split(",").map((part) => part.trim());
+  if (family !== mechanism) return false;
   return (
+    (mechanism === "aggregate" || !parts.includes("sums only")) &&
     (budget === null || parts.includes(`μ = ${budget}`)) &&
     (epsilon === null || parts.includes(`ε = ${epsilon}`))
   );
