@@ -50,7 +50,9 @@ def _common(
     pass
 
 
-app.command(epilog="Example: `veilmap demo --seed 3 --out my-demo`")(demo.demo)
+app.command(epilog="Examples: `veilmap demo --seed 3 --out my-demo`, `veilmap demo --open`")(
+    demo.demo
+)
 app.command(
     epilog="Example: `veilmap train links.parquet --mechanism aligned --budget 50 --out run`"
 )(train.train)

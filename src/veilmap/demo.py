@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from veilmap.federation.transcript import ServerSees
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
 from veilmap.scene import Scene
+from veilmap.sources import Source
 
 # The paper's strongest setting, and the other trust model.
 SCHEMES: dict[str, tuple[Mechanism, ServerSees]] = {
@@ -83,8 +85,12 @@ def run(
     users: int = 100,
     rounds: int = 100,
     on_round: Callable[[str, HistoryRow], None] | None = None,
+    runs_in: Path | None = None,
 ) -> DemoResult:
-    """Build a city, learn its map four ways, compare, and write figures to ``out``."""
+    """Build a city, learn its map four ways, compare, and write figures to ``out``.
+
+    The runs themselves are written to ``runs_in``, if it is given, for the page to show.
+    """
     scene = Scene.synthetic(seed)
     data = scene.measure(users=users, seed=2 * seed)
     unseen = scene.measure(users=200, seed=2 * seed + 1)
@@ -97,9 +103,12 @@ def run(
             data, scene.grid, mechanism=mechanism, server_sees=sees, rounds=rounds, seed=seed,
             keep_uploads={0, rounds - 1},
             on_round=partial(on_round, name) if on_round else None,
+            **_kept(runs_in, name, unseen),
         )  # fmt: skip
         seconds = time.perf_counter() - started
         rows.append(_attacked(name, runs[name], data, unseen, seconds))
+        if (folder := runs[name].folder) is not None:
+            Source(None, None, seed, users, scene.grid.cell_size).save(folder)
     rows += [
         _timed("true heights on this grid", TrueMap(scene), data, unseen),
         Row("measurement noise alone", _noise_floor(scene, unseen), 0.0),
@@ -113,6 +122,19 @@ def run(
     ]
     aligned.radio_map.save(out / "radio_map.nc")
     return DemoResult(rows, files)
+
+
+def folder_of(name: str) -> str:
+    """The folder of a scheme's run."""
+    mechanism, sees = SCHEMES[name]
+    return mechanism.name if sees == "uploads" else f"{mechanism.name}-{sees}"
+
+
+def _kept(runs_in: Path | None, name: str, unseen: Measurements) -> dict[str, Any]:
+    """How to train a run that is kept."""
+    if runs_in is None:
+        return {}
+    return {"out": runs_in / folder_of(name), "test": unseen}
 
 
 def _baselines() -> dict[str, Baseline]:

@@ -11,8 +11,8 @@ from veilmap.federation.transcript import Transcript
 from veilmap.radiomap import RadioMap
 
 # Of a template's largest entry: smaller ones are left out. Even 10,000 of them together hold
-# at most a hundredth of its energy.
-_FAINT = 1e-3
+# at most a ten-thousandth of its energy.
+_FAINT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class RememberedCandidates(Candidates):
     """Candidates with their templates of one broadcast, made once and kept sparse.
 
     A gradient is large in few cells: of the 10,000 × 10,000 entries on the paper's grid one
-    or two in a hundred are kept, and comparing an upload with all places takes milliseconds
+    to four in a hundred are kept, and comparing an upload with all places takes milliseconds
     rather than seconds.
     """
 

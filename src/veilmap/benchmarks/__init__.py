@@ -21,6 +21,7 @@ BENCHMARKS = {
     "recipe": "veilmap.benchmarks.recipe",
     "attacks": "veilmap.benchmarks.attacks",
     "promise": "veilmap.benchmarks.promise",
+    "page": "veilmap.benchmarks.page",
     "start-up": "veilmap.benchmarks.start_up",
 }
 

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from veilmap.commands._common import Seed, console, progress_bar, writable_folder
+from veilmap.commands.serve import show
+from veilmap.errors import VeilmapError
 from veilmap.federation import HistoryRow
 
 
@@ -16,12 +18,16 @@ def demo(
     ),
     rounds: Annotated[int, typer.Option(min=2, help="Training rounds of each scheme.")] = 100,
     users: Annotated[int, typer.Option(min=1, help="Users who measure.")] = 100,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Keep the runs in OUT/runs and open them in a browser.")
+    ] = False,
 ) -> None:
     """Learn a city's map with and without noise, attack it, compare and draw."""
     from veilmap import demo as the_demo
     from veilmap import tables
 
     writable_folder(out)
+    runs = _free_for_runs(out / "runs") if open_page else None
     with progress_bar() as progress:
         bars = {name: progress.add_task(name, total=rounds, note="") for name in the_demo.SCHEMES}
 
@@ -29,7 +35,9 @@ def demo(
             note = f"loss {row.loss:5.1f} dB²"
             progress.update(bars[name], completed=row.round + 1, note=note)
 
-        result = the_demo.run(out, seed=seed, users=users, rounds=rounds, on_round=on_round)
+        result = the_demo.run(
+            out, seed=seed, users=users, rounds=rounds, on_round=on_round, runs_in=runs
+        )
 
     console.print(tables.demo_table(result.rows, seed))
     console.print(
@@ -38,3 +46,18 @@ def demo(
         " noise of their own even provably: docs/privacy.md."
     )
     console.print("Wrote " + ", ".join(path.name for path in result.files) + f" to {out}/")
+    if runs is not None:
+        show([runs], new_runs=runs, open_page=True)
+
+
+def _free_for_runs(folder: Path) -> Path:
+    """The folder, unless it holds runs already or nothing could show them."""
+    from veilmap.web.serving import require_server
+
+    require_server()
+    if folder.exists():
+        raise VeilmapError(
+            f"{folder} is there already: look at it with veilmap serve {folder}, or name another"
+            " --out"
+        )
+    return folder

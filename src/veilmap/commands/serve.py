@@ -1,14 +1,16 @@
 """`veilmap serve`."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from veilmap._files import existing
 from veilmap.commands._common import console, writable_folder
 from veilmap.errors import VeilmapError
 
-NewRuns = Annotated[Path, typer.Option(help="Folder for runs that are started on the page.")]
+_SHORTEST_TOKEN = 16
 
 
 def serve(
@@ -29,7 +31,9 @@ def serve(
         str | None,
         typer.Option(envvar="VEILMAP_TOKEN", help="Who has it may look; made up if need be."),
     ] = None,
-    new_runs: NewRuns = Path("veilmap-runs"),
+    new_runs: Annotated[
+        Path, typer.Option(help="Folder for runs that are started on the page.")
+    ] = Path("veilmap-runs"),
     buildings: Annotated[
         Path | None,
         typer.Option(help="Footprints to draw the maps on: .geojson or .gpkg."),
@@ -42,14 +46,30 @@ def serve(
 
     The page shows where users were: it is for who holds their measurements anyway.
     """
-    from veilmap.web.serving import Address, serve
-
     for path in runs or ():
         if not path.is_dir():
             raise VeilmapError(f"{path} is no folder: name a run's folder, or one that holds runs")
+    if buildings is not None:
+        existing(buildings)
     if token is not None and len(token) < _SHORTEST_TOKEN:
         raise VeilmapError(f"the token is too short to keep anybody out: {_SHORTEST_TOKEN} letters")
     writable_folder(new_runs)
+    show(
+        runs or [], new_runs=new_runs, buildings=buildings, open_page=open_page,
+        host=host, port=port, token=token,
+    )  # fmt: skip
+
+
+def show(
+    runs: Sequence[Path],
+    *,
+    new_runs: Path,
+    open_page: bool,
+    buildings: Path | None = None,
+    **address: Any,
+) -> None:
+    """Serve runs until Ctrl-C, and say where."""
+    from veilmap.web.serving import Address, serve
 
     def on_ready(url: str) -> None:
         console.print(f"The page is at {url}", highlight=False, soft_wrap=True)
@@ -57,10 +77,4 @@ def serve(
         if open_page:
             typer.launch(url)
 
-    serve(
-        runs or [], Address(host, port, token), new_runs=new_runs, buildings=buildings,
-        on_ready=on_ready,
-    )  # fmt: skip
-
-
-_SHORTEST_TOKEN = 16
+    serve(runs, Address(**address), new_runs=new_runs, buildings=buildings, on_ready=on_ready)

@@ -130,10 +130,19 @@ class OpenRun:
     @cached_property
     def buildings(self) -> tuple[Building, ...]:
         """Footprints to draw the map on."""
-        file = self._buildings or (self.source.buildings if self.source else None)
-        if file is not None and file.suffix.lower() not in (".tif", ".tiff"):
-            return read_footprints(file, self.radio_map().grid.crs, default_height=3.0).buildings
+        if self._buildings is not None:
+            return self._footprints(self._buildings)
+        if self.source is not None and self.source.buildings is not None:
+            try:
+                return self._footprints(self.source.buildings)
+            except VeilmapError:
+                return ()  # the file has moved, or was a surface without footprints
         return tuple(self.scene.buildings) if self.scene else ()
+
+    def _footprints(self, file: Path) -> tuple[Building, ...]:
+        # How high they are does not matter for outlines.
+        crs = self.radio_map().grid.crs
+        return read_footprints(file, crs, default_height=1.0).buildings
 
     # ---- what takes time is kept
 

@@ -4,14 +4,20 @@ import ipaddress
 import secrets
 import socket
 import tempfile
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from veilmap._extras import require
 from veilmap.errors import VeilmapError
 from veilmap.sources import Source
 from veilmap.web.commands import Plan
+
+if TYPE_CHECKING:
+    from veilmap.web.desk import Desk
 
 DEFAULT_PORT = 8765
 
@@ -67,19 +73,14 @@ def serve(
     on_ready : callable
         Called with the page's address once it can be opened.
     """
-    require("fastapi", "the page", "web")
-    require("uvicorn", "the page", "web")
+    require_server()
     import uvicorn
 
     from veilmap.web.app import create_app
-    from veilmap.web.desk import Desk
-    from veilmap.web.jobs import Jobs
-    from veilmap.web.library import Library
 
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as door, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
-        work = Path(folder)
-        desk = Desk(Library(places, new_runs, work, buildings), Jobs(work))
+        desk = _desk(places, new_runs, Path(folder), buildings)
         if not desk.library.runs():
             desk.start(_demo())
         config = uvicorn.Config(
@@ -89,6 +90,41 @@ def serve(
         )  # fmt: skip
         on_ready(_url(address.host, door.getsockname()[1], token))
         uvicorn.Server(config).run(sockets=[door])
+
+
+@contextmanager
+def in_background(run: Path) -> Iterator[int]:
+    """Serve one run on a free port of loopback while the block goes on; the port."""
+    import uvicorn
+
+    from veilmap.web.app import create_app
+
+    with _listening(Address(port=0)) as door, tempfile.TemporaryDirectory() as work:
+        config = uvicorn.Config(create_app(_desk([run], None, Path(work))), log_level="warning")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]}, daemon=True)
+        thread.start()
+        try:
+            yield door.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _desk(
+    places: Sequence[Path], new_runs: Path | None, work: Path, buildings: Path | None = None
+) -> "Desk":
+    from veilmap.web.desk import Desk
+    from veilmap.web.jobs import Jobs
+    from veilmap.web.library import Library
+
+    return Desk(Library(places, new_runs, work, buildings), Jobs(work))
+
+
+def require_server() -> None:
+    """Say what to install where the server's libraries are missing."""
+    for library in ("fastapi", "uvicorn"):
+        require(library, "the page", "web")
 
 
 def _demo() -> Plan:
