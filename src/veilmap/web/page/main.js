@@ -140,6 +140,10 @@ async function start() {
 }
 
 themeSwitch(byId("theme", HTMLSelectElement), () => stage.redraw());
+byId("skip", HTMLAnchorElement).addEventListener("click", (event) => {
+  event.preventDefault(); // the part after "#" keeps settings
+  byId("stage", HTMLElement).focus();
+});
 runs.addEventListener("change", () => go({ run: runs.value }));
 begin.addEventListener("click", askForRun);
 byId("retry", HTMLButtonElement).addEventListener("click", () => void retry());

@@ -43,10 +43,12 @@ function bestOf(scheme) {
  *
  * @param {SeenHeader} header
  */
-export function summary({ schemes, summed }) {
+export function summary({ schemes, summed, pending }) {
   const aligned = schemes.find(({ name }) => name === "aligned") ?? schemes.at(-1);
   const best = bestOf(aligned);
-  if (!aligned || !best || best.error === null) return "Where this user was is not known here.";
+  if (!aligned || !best || best.error === null) {
+    return pending.length ? "The attacks are being prepared …" : "Where this user was is not known here.";
+  }
   if (summed !== null) {
     const how = best.error < FOUND ? "finds this user within" : "comes no closer than";
     return `Of the sum over ${summed} users with aligned noise, ${best.attack} ${how} ${metres(best.error)}.`;

@@ -64,6 +64,7 @@ export function openServerSees(context) {
 class ServerSees {
   #context;
   #flight;
+  #timer = 0;
   #summary = h("p", { class: "summary", testid: "summary", "aria-live": "polite" });
   #legend = h("div");
   #above = h("div", {}, this.#summary, this.#legend);
@@ -172,7 +173,8 @@ class ServerSees {
     this.#paint(pack, footprints);
     this.#report(pack.header);
     stage.notice(null);
-    if (pack.header.pending.length) setTimeout(() => signal.aborted || this.#flight.ask(), PENDING_PAUSE);
+    clearTimeout(this.#timer);
+    if (pack.header.pending.length) this.#timer = setTimeout(() => this.#flight.ask(), PENDING_PAUSE);
   }
 
   /**
