@@ -10,6 +10,7 @@ import { setChoices } from "./controls.js";
 import { byId, fill, h } from "./dom.js";
 import { LiveState } from "./live.js";
 import { newRunDialog } from "./new_run.js";
+import { isBegun, notBegunCard } from "./not_begun.js";
 import { Stage } from "./stage.js";
 import { tabs } from "./tabs.js";
 import { themeSwitch } from "./theme.js";
@@ -48,8 +49,19 @@ function chosenRun() {
 }
 
 /** @param {string} id */
+function summaryOf(id) {
+  return live.current.runs.find((run) => run.id === id);
+}
+
+/**
+ * What makes the view stale when it changes; training follows its run by itself.
+ *
+ * @param {string} id
+ */
 function stateOf(id) {
-  return live.current.runs.find((run) => run.id === id)?.state ?? "";
+  const run = summaryOf(id);
+  const followed = address.settings.view === "training" && isBegun(run);
+  return followed ? "followed" : `${run?.state}, ${isBegun(run)}`;
 }
 
 /** @param {Partial<import("./address.js").Settings>} changes */
@@ -73,6 +85,12 @@ async function open() {
     return;
   }
   runs.value = id;
+  const planned = summaryOf(id);
+  if (planned && !isBegun(planned)) {
+    clear();
+    stage.notice(notBegunCard(planned, () => live.refresh()));
+    return;
+  }
   stage.notice("Loading …", "loading");
   try {
     /** @type {RunDetail} */
@@ -88,14 +106,17 @@ async function open() {
 
 /** @param {unknown} problem */
 function fail(problem) {
-  stage.clear();
-  fill(panel);
+  clear();
   stage.notice(problemCard(problem, () => void retry()));
 }
 
-function showEmpty() {
+function clear() {
   stage.clear();
   fill(panel);
+}
+
+function showEmpty() {
+  clear();
   if (live.gone) return;
   stage.notice(
     h(
@@ -123,10 +144,7 @@ function follow() {
   runs.disabled = !list.length;
   begin.disabled = !can_start;
   banner.hidden = !live.gone;
-  const state = stateOf(shown.id);
-  const ended = state !== shown.state && address.settings.view !== "training";
-  shown.state = state;
-  if (shown.id !== chosenRun() || ended) void open();
+  if (shown.id !== chosenRun() || shown.state !== stateOf(shown.id)) void open();
 }
 
 async function retry() {

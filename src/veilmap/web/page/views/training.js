@@ -105,7 +105,7 @@ class Training {
     const left = state === "running" ? this.#timeLeft() : "";
     const how = `${state}: round ${played} of ${rounds}${left}`;
     this.#words.textContent = [how, problem ?? ""].map(sentence).join(" ");
-    this.#showButtons(going, state === "paused");
+    this.#showButtons(state);
     for (const [i, { key }] of CURVES.entries()) {
       this.#curves[i]?.show(this.#samples(key), rounds, going && !this.#rows.size);
     }
@@ -133,22 +133,27 @@ class Training {
   /**
    * Buttons are made anew only when they change, so that they keep the focus.
    *
-   * @param {boolean} going
-   * @param {boolean} paused
+   * @param {Progress["state"]} state
    */
-  #showButtons(going, paused) {
-    const wanted = going ? (paused ? "paused" : "going") : "over";
-    if (this.#buttons.dataset.state === wanted) return;
-    this.#buttons.dataset.state = wanted;
-    const send = (/** @type {string} */ what) => async () => {
-      await post(runPath(this.#context.run.id, what));
-      await this.#context.live.refresh();
-    };
+  #showButtons(state) {
+    if (this.#buttons.dataset.state === state) return;
+    this.#buttons.dataset.state = state;
+    const going = state === "running" || state === "waiting";
+    const halted = state === "paused" || state === "stopped";
     fill(
       this.#buttons,
-      going && action(paused ? "Go on" : "Pause", send(paused ? "resume" : "pause"), { testid: "pause" }),
-      going && action("Stop", send("stop"), { testid: "stop" }),
+      going && action("Pause", () => this.#send("pause"), { testid: "pause" }),
+      halted && action("Go on", () => this.#send("resume"), { testid: "pause" }),
+      (going || state === "paused") && action("Stop", () => this.#send("stop"), { testid: "stop" }),
     );
+  }
+
+  /** @param {"pause" | "resume" | "stop"} what */
+  async #send(what) {
+    const { run, live, reopen } = this.#context;
+    await post(runPath(run.id, what));
+    await live.refresh();
+    if (what === "resume") reopen(); // the events of a stopped run have ended
   }
 
   /** @param {AbortSignal} signal */
