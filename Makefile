@@ -7,7 +7,7 @@ LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 OUT    ?= veilmap-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults bench lint types clean
+.PHONY: help demo test test-faults bench lint types page browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ help:  ## Show this list
 demo: $(VENV)/.installed  ## Build a city, learn its radio map, draw it (under two minutes)
 	$(BIN)/veilmap demo --out $(OUT)
 
-test: $(VENV)/.installed-dev lint types  ## Run everything that must pass: lint, types, import rules, tests
+test: $(VENV)/.installed-dev browser lint types  ## Run everything that must pass: lint, types, import rules, tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 test-faults: $(VENV)/.installed-dev  ## Kill nodes and servers of real deployments (six minutes)
@@ -26,15 +26,31 @@ lint: $(VENV)/.installed-dev  ## Check style and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 
-types: $(VENV)/.installed-dev  ## Check types
+types: $(VENV)/.installed-dev  ## Check types, the page's too where there is npm
 	$(BIN)/mypy
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory page; \
+		else echo "no npm: the page's types are not checked"; fi
+
+page: page/node_modules/.installed  ## Check the types of the page's JavaScript (needs Node.js)
+	cd page && npm run --silent check
+
+browser:  # Chromium from the system's packages, for the tests of the page
+	@command -v chromium > /dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
+		&& { apt-get install --yes --no-install-recommends chromium || { apt-get update \
+		&& apt-get install --yes --no-install-recommends chromium; }; } > /dev/null 2>&1; } \
+		|| echo "no Chromium here: the tests of the page in a browser will be skipped"
 
 bench: $(VENV)/.installed-bench  ## Measure speed, growth, memory, accuracy, start-up (installs JAX)
 	$(BIN)/veilmap bench --json bench.json
 	PYTHONPATH=tests $(BIN)/python benchmarks/allocation.py --json bench-allocation.json
 
 clean:  ## Remove the virtual environment and what the targets wrote
-	rm -rf $(VENV) $(OUT) bench.json bench-allocation.json
+	rm -rf $(VENV) $(OUT) bench.json bench-allocation.json page/node_modules
+
+page/node_modules/.installed: page/package-lock.json
+	cd page && npm ci --silent --no-audit --no-fund
+	@touch $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
