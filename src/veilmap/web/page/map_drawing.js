@@ -106,9 +106,9 @@ export function drawFootprints({ context, viewport, box }, path) {
  */
 export function drawMarks(frame, marks) {
   const { context, viewport, box } = frame;
-  for (const { x, y, look, size = 6, hollow, label } of marks) {
+  for (const { x, y, look, size = 6, label } of marks) {
     const at = viewport.toScreen({ x, y }, box);
-    drawShape(context, look, at.x, at.y, size, hollow);
+    drawShape(context, look, at.x, at.y, size);
     if (label) haloText(frame, label, at.x + size + 5, at.y + 4);
   }
 }

@@ -17,7 +17,7 @@ const OUTLINES = {
 };
 
 /** @typedef {keyof typeof OUTLINES} Shape */
-/** @typedef {{shape: Shape, colour: string}} Look */
+/** @typedef {{shape: Shape, colour: string, hollow?: boolean}} Look */
 
 /**
  * A place on a map.
@@ -27,7 +27,6 @@ const OUTLINES = {
  * @property {number} y
  * @property {Look} look
  * @property {number} [size]  half its width in pixels
- * @property {boolean} [hollow]
  * @property {string} [label]
  * @property {string} [id]  for those that can be chosen
  * @property {boolean} [draggable]
@@ -53,7 +52,7 @@ const ATTACKS = [
 ];
 
 /** @type {Look} */
-export const TRUTH = { shape: "circle", colour: "#ffffff" };
+export const TRUTH = { shape: "circle", colour: "none", hollow: true };
 /** @type {Look} */
 export const STATION = { shape: "up", colour: "#56b4e9" };
 /** @type {Look} */
@@ -87,9 +86,8 @@ export function attackLook(attack, others) {
  * @param {number} x
  * @param {number} y
  * @param {number} size
- * @param {boolean} [hollow]
  */
-export function drawShape(context, { shape, colour }, x, y, size, hollow = false) {
+export function drawShape(context, { shape, colour, hollow }, x, y, size) {
   const path = new Path2D();
   path.addPath(new Path2D(OUTLINES[shape]), new DOMMatrix([size, 0, 0, size, x, y]));
   context.lineJoin = "round";
@@ -113,9 +111,10 @@ export function drawShape(context, { shape, colour }, x, y, size, hollow = false
  * @param {number} y
  * @param {number} size
  */
-export function svgShape({ shape, colour }, x, y, size) {
+export function svgShape({ shape, colour, hollow }, x, y, size) {
   const transform = `translate(${x} ${y}) scale(${size})`;
-  return svg("path", { d: OUTLINES[shape], transform, fill: colour, class: "shape" });
+  const kind = hollow ? "shape hollow" : "shape";
+  return svg("path", { d: OUTLINES[shape], transform, fill: colour, class: kind });
 }
 
 /**

@@ -12,7 +12,7 @@ const DEFENCE = {
   "no noise": "no noise",
   uniform: "uniform",
   aligned: "aligned",
-  sent: "as sent",
+  sent: "sent",
 };
 
 const GUESSING = "prior only";

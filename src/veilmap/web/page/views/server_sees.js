@@ -240,5 +240,5 @@ function marksOf(scheme, { position, schemes }) {
   const attacks = schemes.flatMap(({ estimates }) => estimates.map(({ attack }) => attack));
   const estimates = scheme?.estimates ?? [];
   const marks = estimates.map(({ attack, x, y }) => ({ x, y, look: attackLook(attack, attacks), size: 5.5 }));
-  return position ? [...marks, { ...position, look: TRUTH, size: 10, hollow: true }] : marks;
+  return position ? [...marks, { ...position, look: TRUTH, size: 10 }] : marks;
 }

@@ -112,7 +112,7 @@ class Tradeoff {
       return h(
         "li",
         {},
-        h("span", {}, label),
+        h("span", {}, `${label} (${run})`),
         status && h("span", { class: "hint" }, status),
         idle.some((one) => one.run === run) && action("Attack it", () => attack([run])),
       );
@@ -126,7 +126,7 @@ class Tradeoff {
 
   #numbers() {
     const rows = this.#answer.points.map((point) => [
-      h("button", { type: "button", class: "link", onclick: () => this.#open(point.run) }, point.label),
+      h("button", { type: "button", class: "link", onclick: () => this.#open(point.run) }, `${point.label} (${point.run})`),
       point.mae_db === null ? "–" : `${fixed(point.mae_db, 2)} dB`,
       point.attack,
       point.when,
@@ -144,6 +144,6 @@ class Tradeoff {
 
 /** @param {Job} job */
 function jobInWords(job) {
-  if (underWay(job)) return `being attacked, ${progressInWords(job)}`;
+  if (underWay(job)) return `Attack: ${progressInWords(job)}`;
   return job.state === "failed" ? (job.problem ?? "the attack failed") : null;
 }
