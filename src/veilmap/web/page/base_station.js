@@ -21,7 +21,14 @@ export const PLACED = "";
 export function chosenStation({ station, x, y, z }, { stations, grid }) {
   const known = stations.find(({ id }) => id === station);
   if (known) return known;
-  if (x !== null && y !== null && x >= grid.west && x <= grid.east && y >= grid.south && y <= grid.north) {
+  if (
+    x !== null &&
+    y !== null &&
+    x >= grid.west &&
+    x <= grid.east &&
+    y >= grid.south &&
+    y <= grid.north
+  ) {
     return { id: PLACED, x, y, z: z ?? USUAL_HEIGHT };
   }
   const middle = { x: (grid.west + grid.east) / 2, y: (grid.south + grid.north) / 2 };

@@ -105,7 +105,10 @@ export function categories(names, values, grid) {
     read: nameOf,
     legend: {
       kind: "categories",
-      things: bySize(values).map((thing) => ({ name: nameOf(thing), step: colours.get(thing) ?? 0 })),
+      things: bySize(values).map((thing) => ({
+        name: nameOf(thing),
+        step: colours.get(thing) ?? 0,
+      })),
     },
   };
 }

@@ -51,7 +51,8 @@ export function setChoices(select, choices, value) {
     JSON.stringify(all.map((one) => [one.value, one.text])),
   );
   // an open list would close if its options were made anew
-  if (now !== before) fill(select, ...choices.map((one) => h("option", { value: one.value }, one.text)));
+  if (now !== before)
+    fill(select, ...choices.map((one) => h("option", { value: one.value }, one.text)));
   select.value = value;
 }
 
@@ -128,7 +129,10 @@ export function toggle({ label, testid, on, hint, change }) {
     h("span", { class: "knob", "aria-hidden": "true" }),
     label,
   );
-  return { element: h("div", { class: "field" }, button, hint && h("p", { class: "hint" }, hint)), button };
+  return {
+    element: h("div", { class: "field" }, button, hint && h("p", { class: "hint" }, hint)),
+    button,
+  };
 }
 
 /**

@@ -52,7 +52,8 @@ export class Curve {
     this.#samples = samples;
     this.#rounds = rounds;
     this.#missing.hidden = samples.length > 0;
-    this.#missing.textContent = going && rounds === 0 ? "Waiting for the first round." : this.about.missing;
+    this.#missing.textContent =
+      going && rounds === 0 ? "Waiting for the first round." : this.about.missing;
     this.#chart.classList.toggle("empty", !samples.length);
     this.#draw();
   }
@@ -66,7 +67,11 @@ export class Curve {
     if (!this.#samples.length || !this.#chart.clientWidth) return;
     const values = this.#samples.map((sample) => sample.value);
     const log = Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > LOG_FROM;
-    const across = { label: "round", range: /** @type {[number, number]} */ ([0, this.#rounds]), log: false };
+    const across = {
+      label: "round",
+      range: /** @type {[number, number]} */ ([0, this.#rounds]),
+      log: false,
+    };
     const up = { label: unit, range: around(values, { log, zero: true }), log };
     const { group, x, y } = drawPlot(this.#chart, across, up);
     const points = this.#samples.map(({ round, value }) => `${x(round)} ${y(value)}`);

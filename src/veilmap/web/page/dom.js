@@ -59,7 +59,9 @@ function dress(element, attributes, children) {
  * @param {...Child} children
  */
 export function fill(element, ...children) {
-  const shown = children.filter((child) => child !== null && child !== undefined && child !== false);
+  const shown = children.filter(
+    (child) => child !== null && child !== undefined && child !== false,
+  );
   element.replaceChildren(...shown.map((child) => (child instanceof Node ? child : String(child))));
 }
 

@@ -25,7 +25,8 @@ export class LiveState extends EventTarget {
     }
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.refresh(), this.#working() ? WORKING : RESTING);
-    if (JSON.stringify([this.current, this.gone]) !== before) this.dispatchEvent(new Event("change"));
+    if (JSON.stringify([this.current, this.gone]) !== before)
+      this.dispatchEvent(new Event("change"));
   }
 
   #working() {

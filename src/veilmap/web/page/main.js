@@ -123,8 +123,15 @@ function showEmpty() {
       "div",
       { class: "stack" },
       h("h2", {}, "No run yet"),
-      h("p", {}, "Start one, or run ", h("code", {}, "veilmap train --keep-uploads all"), " in this folder."),
-      live.current.can_start && h("button", { type: "button", class: "main", onclick: askForRun }, "New run"),
+      h(
+        "p",
+        {},
+        "Start one, or run ",
+        h("code", {}, "veilmap train --keep-uploads all"),
+        " in this folder.",
+      ),
+      live.current.can_start &&
+        h("button", { type: "button", class: "main", onclick: askForRun }, "New run"),
     ),
   );
 }

@@ -11,7 +11,8 @@ const OUTLINES = {
   up: "M0-1.1L1.05.8H-1.05Z",
   down: "M0 1.1L1.05-.8H-1.05Z",
   plus: "M-.35-1.1H.35V-.35H1.1V.35H.35V1.1H-.35V.35H-1.1V-.35H-.35Z",
-  cross: "M0-.45L.65-1.1L1.1-.65L.45 0L1.1.65L.65 1.1L0 .45L-.65 1.1L-1.1.65L-.45 0L-1.1-.65L-.65-1.1Z",
+  cross:
+    "M0-.45L.65-1.1L1.1-.65L.45 0L1.1.65L.65 1.1L0 .45L-.65 1.1L-1.1.65L-.45 0L-1.1-.65L-.65-1.1Z",
   star: "M0-1.25L.31-.42L1.19-.39L.5.16L.73 1.01L0 .52L-.73 1.01L-.5.16L-1.19-.39L-.31-.42Z",
   hexagon: "M1.05 0L.53.91H-.53L-1.05 0L-.53-.91H.53Z",
 };
@@ -123,6 +124,12 @@ export function svgShape({ shape, colour, hollow }, x, y, size) {
  * @param {Look} look
  */
 export function shapeIcon(look) {
-  const box = { viewBox: "-8 -8 16 16", width: 16, height: 16, class: "icon", "aria-hidden": "true" };
+  const box = {
+    viewBox: "-8 -8 16 16",
+    width: 16,
+    height: 16,
+    class: "icon",
+    "aria-hidden": "true",
+  };
   return svg("svg", box, svgShape(look, 0, 0, 5.5));
 }

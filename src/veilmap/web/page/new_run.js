@@ -66,7 +66,12 @@ export function newRunDialog(dialog, started) {
         h("h2", { id: "new-run-title" }, "New run"),
         h("div", { class: "grid-fields" }, ...fields(runs, current)),
         problem,
-        h("div", { class: "buttons" }, start, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel")),
+        h(
+          "div",
+          { class: "buttons" },
+          start,
+          h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+        ),
       );
       fill(dialog, form);
       showFitting(form);

@@ -36,6 +36,7 @@ export function notBegunCard({ id, name, label, state, problem }, refresh) {
     h("h2", {}, `${name}: ${label}`),
     h("p", {}, problem ? sentence(problem) : (WORDS[state] ?? "")),
     going && action("Stop", send("stop"), { testid: "stop" }),
-    (state === "paused" || state === "stopped") && action("Go on", send("resume"), { testid: "pause" }),
+    (state === "paused" || state === "stopped") &&
+      action("Go on", send("resume"), { testid: "pause" }),
   );
 }

@@ -86,7 +86,8 @@ function ticksOf({ range: [low, high], log }, count) {
 function toPixels({ range, log }, from, to) {
   const bend = log ? Math.log : (/** @type {number} */ value) => value;
   const [low, high] = [bend(range[0]), bend(range[1])];
-  return (/** @type {number} */ value) => from + ((bend(value) - low) / (high - low || 1)) * (to - from);
+  return (/** @type {number} */ value) =>
+    from + ((bend(value) - low) / (high - low || 1)) * (to - from);
 }
 
 /**

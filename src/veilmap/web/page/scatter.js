@@ -14,8 +14,17 @@ export class Scatter {
   element;
   /** @type {TradeoffPoint[]} */
   #points = [];
-  #chart = svg("svg", { class: "chart scatter", testid: "tradeoff-chart", role: "group", "aria-label": "Map error against the strongest attack’s error" });
-  #empty = h("p", { class: "missing", hidden: true }, "No run has been attacked yet. Attack one with the buttons of this view.");
+  #chart = svg("svg", {
+    class: "chart scatter",
+    testid: "tradeoff-chart",
+    role: "group",
+    "aria-label": "Map error against the strongest attack’s error",
+  });
+  #empty = h(
+    "p",
+    { class: "missing", hidden: true },
+    "No run has been attacked yet. Attack one with the buttons of this view.",
+  );
   #readout = h("output", { class: "readout" });
   #open;
 
@@ -38,10 +47,16 @@ export class Scatter {
     if (!this.#points.length || !this.#chart.clientWidth) return;
     const priors = this.#points.map((point) => point.prior);
     const across = this.#points.map((point) => point.mae_db ?? 0);
-    const up = this.#points.flatMap(({ low, median, high }) => [low, median, high].filter((value) => value > 0));
+    const up = this.#points.flatMap(({ low, median, high }) =>
+      [low, median, high].filter((value) => value > 0),
+    );
     const plot = drawPlot(
       this.#chart,
-      { label: "mean absolute error of the map, dB", range: around(across, { margin: 0.12 }), log: false },
+      {
+        label: "mean absolute error of the map, dB",
+        range: around(across, { margin: 0.12 }),
+        log: false,
+      },
       {
         label: "median error of the strongest attack, m",
         range: around([...up, ...priors], { log: true }),
@@ -68,7 +83,15 @@ export class Scatter {
     const say = () => (this.#readout.textContent = words);
     const mark = svg(
       "g",
-      { class: "point", tabindex: 0, role: "link", "aria-label": `${words}. Open this run`, onclick: open, onfocus: say, onpointerenter: say },
+      {
+        class: "point",
+        tabindex: 0,
+        role: "link",
+        "aria-label": `${words}. Open this run`,
+        onclick: open,
+        onfocus: say,
+        onpointerenter: say,
+      },
       svg("circle", { class: "halo", cx: at, cy: middle, r: 13 }),
       svg("path", { class: "error-bar", d: bar }),
       svgShape(lookOf(families.indexOf(familyOf(point))), at, middle, 7),
@@ -89,7 +112,11 @@ function priorLine({ y, box }, prior) {
     "g",
     { class: "prior" },
     svg("line", { x1: box.left, x2: right, y1: at, y2: at }),
-    svg("text", { x: right, y: at - 6, "text-anchor": "end" }, `guessing without any upload: ${metres(prior)}`),
+    svg(
+      "text",
+      { x: right, y: at - 6, "text-anchor": "end" },
+      `guessing without any upload: ${metres(prior)}`,
+    ),
   );
 }
 

@@ -120,8 +120,11 @@ export class Viewport extends EventTarget {
    */
   reveal(place, box) {
     const { x, y } = this.toScreen(place, box);
-    const beyond = (/** @type {number} */ at, /** @type {number} */ low, /** @type {number} */ size) =>
-      Math.max(0, low + 12 - at) - Math.max(0, at - (low + size - 12));
+    const beyond = (
+      /** @type {number} */ at,
+      /** @type {number} */ low,
+      /** @type {number} */ size,
+    ) => Math.max(0, low + 12 - at) - Math.max(0, at - (low + size - 12));
     const [dx, dy] = [beyond(x, box.left, box.width), beyond(y, box.top, box.height)];
     if (dx || dy) this.pan(dx, dy, box);
   }

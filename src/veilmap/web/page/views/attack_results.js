@@ -33,7 +33,8 @@ function bestOf(scheme) {
   const attacks = (scheme?.estimates ?? []).filter(({ attack }) => attack !== GUESSING);
   const scored = attacks.filter(({ error }) => error !== null);
   return scored.reduce(
-    (/** @type {Estimate | null} */ best, one) => (best && (best.error ?? 0) <= (one.error ?? 0) ? best : one),
+    (/** @type {Estimate | null} */ best, one) =>
+      best && (best.error ?? 0) <= (one.error ?? 0) ? best : one,
     null,
   );
 }
@@ -47,18 +48,18 @@ export function summary({ schemes, summed, pending }) {
   const aligned = schemes.find(({ name }) => name === "aligned") ?? schemes.at(-1);
   const best = bestOf(aligned);
   if (!aligned || !best || best.error === null) {
-    return pending.length ? "The attacks are being prepared …" : "Where this user was is not known here.";
+    return pending.length
+      ? "The attacks are being prepared …"
+      : "Where this user was is not known here.";
   }
-  if (summed !== null) {
-    const how = best.error < FOUND ? "finds this user within" : "comes no closer than";
-    return `Of the sum over ${summed} users with aligned noise, ${best.attack} ${how} ${metres(best.error)}.`;
-  }
+  const found = best.error < FOUND ? "finds this user within" : "comes no closer than";
+  const closest = `${best.attack} ${found} ${metres(best.error)}`;
+  if (summed !== null) return `Of the sum over ${summed} users with aligned noise, ${closest}.`;
   const centroid = aligned.estimates.find(({ attack }) => attack.startsWith("centroid"));
-  const still = best.error < FOUND ? "still finds this user within" : "comes no closer than";
-  if (!centroid || centroid.error === null) return `Under aligned noise, ${best.attack} ${still} ${metres(best.error)}.`;
+  if (!centroid || centroid.error === null) return `Under aligned noise, ${closest}.`;
   const moves = `Geometry-aligned noise moves the centroid attack ${metres(centroid.error)} away`;
   if (best === centroid) return `${moves}, and no other attack comes closer.`;
-  return `${moves}; ${best.attack} ${still} ${metres(best.error)}.`;
+  return `${moves}; ${closest.replace("finds", "still finds")}.`;
 }
 
 /** @param {SeenHeader} header */
@@ -75,6 +76,7 @@ export function markLegend(header) {
 /** @param {SeenHeader} header */
 export function attacksTable(header) {
   const { schemes, summed } = header;
+  const ofSum = summed === null ? "" : `, of the sum over ${summed} users`;
   const best = new Map(schemes.map((scheme) => [scheme, bestOf(scheme)]));
   const rows = attacksOf(header).map((attack) => [
     attack,
@@ -86,7 +88,7 @@ export function attacksTable(header) {
     }),
   ]);
   return table({
-    caption: `Distance from the truth${summed === null ? "" : `, of the sum over ${summed} users`}; ★ is the closest`,
+    caption: `Distance from the truth${ofSum}; ★ is the closest`,
     head: ["Attack", ...schemes.map(({ name }) => DEFENCE[name])],
     rows,
     testid: "attacks",

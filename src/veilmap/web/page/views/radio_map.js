@@ -60,7 +60,9 @@ class RadioMap {
       drag: (_, place) => this.#place({ ...this.#station, ...place, id: PLACED }, "soon"),
       drop: () => this.#flight.ask(),
     };
-    context.live.addEventListener("change", () => this.#followReplicas(), { signal: context.signal });
+    context.live.addEventListener("change", () => this.#followReplicas(), {
+      signal: context.signal,
+    });
     this.#show();
   }
 
@@ -158,7 +160,12 @@ class RadioMap {
     const high = Math.max(...alike.map((header) => header.high));
     return headers.map((header, i) => {
       const values = packs[i]?.arrays.get(VALUES);
-      if (header.categories && values) return categories(stations.map(({ id }) => id), values, grid);
+      if (header.categories && values)
+        return categories(
+          stations.map(({ id }) => id),
+          values,
+          grid,
+        );
       const { unit } = header;
       if (shown[i] !== "error") return ramp({ scale: SCALE_OF[name], low, high, unit });
       const most = Math.max(Math.abs(header.low), Math.abs(header.high)) || 1;
@@ -210,7 +217,8 @@ class RadioMap {
       h("h2", {}, this.#layer.title),
       h("p", {}, sentence(reason)),
       job && underWay(job) && h("p", {}, `Replicas: ${progressInWords(job)}.`),
-      job?.state === "failed" && h("p", { class: "problem" }, job.problem ?? "The replicas failed."),
+      job?.state === "failed" &&
+        h("p", { class: "problem" }, job.problem ?? "The replicas failed."),
       this.#layer.name === "uncertainty" && !underWay(job) && action("Train replicas", begin),
     );
   }

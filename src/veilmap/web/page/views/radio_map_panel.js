@@ -48,7 +48,12 @@ export class RadioMapPanel {
       value: "",
       change: wishes.layer,
     });
-    this.#compare = toggle({ label: "Compare with the truth", testid: "compare", on: false, change: wishes.compare });
+    this.#compare = toggle({
+      label: "Compare with the truth",
+      testid: "compare",
+      on: false,
+      change: wishes.compare,
+    });
     this.#station = choice({
       label: "Base station",
       testid: "station",
@@ -60,8 +65,22 @@ export class RadioMapPanel {
       change: (id) =>
         wishes.station(run.stations.find((one) => one.id === id) ?? { ...this.#shown, id: PLACED }),
     });
-    this.#height = slider({ label: "Its height", testid: "station-height", stops: HEIGHTS, value: 25, unit: "m", change: wishes.height });
-    this.#altitude = slider({ label: "Receivers’ altitude", testid: "altitude", stops: ALTITUDES, value: 1.5, unit: "m", change: wishes.altitude });
+    this.#height = slider({
+      label: "Its height",
+      testid: "station-height",
+      stops: HEIGHTS,
+      value: 25,
+      unit: "m",
+      change: wishes.height,
+    });
+    this.#altitude = slider({
+      label: "Receivers’ altitude",
+      testid: "altitude",
+      stops: ALTITUDES,
+      value: 1.5,
+      unit: "m",
+      change: wishes.altitude,
+    });
     fill(this.#belongs, this.#station.element, this.#where, this.#height.element);
     const png = action("PNG", wishes.savePicture, { testid: "download-png" });
     fill(
@@ -84,14 +103,17 @@ export class RadioMapPanel {
     this.#shown = station;
     this.#layer.select.value = layer.name;
     this.#compare.button.disabled = !layer.comparable;
-    this.#compare.button.title = layer.comparable ? "" : "The truth of this layer is not known here";
+    this.#compare.button.title = layer.comparable
+      ? ""
+      : "The truth of this layer is not known here";
     this.#compare.button.setAttribute("aria-checked", String(comparing));
     this.#station.select.value = station.id;
     this.#height.set(station.z);
     this.#altitude.set(altitude);
     this.#belongs.disabled = !layer.per_station;
+    const at = `at ${fixed(station.x)} m east, ${fixed(station.y)} m north`;
     this.#where.textContent = layer.per_station
-      ? `at ${fixed(station.x)} m east, ${fixed(station.y)} m north. Click the map to place it, drag it to move it.`
+      ? `${at}. Click the map to place it, drag it to move it.`
       : "This layer is of the city, not of one base station.";
     this.#tif.href = tif;
     this.#tif.classList.toggle("disabled", layer.why_not !== null);

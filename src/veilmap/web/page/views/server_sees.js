@@ -34,7 +34,12 @@ const USUAL = { mu: 50, rho: 1, nu: 2, clip: 1 };
 
 /** @type {{dial: Dial, label: string, stops: number[], hint: string}[]} */
 const DIALS = [
-  { dial: "mu", label: "Noise budget, μ", stops: AMOUNTS, hint: "How much noise: more hides more and blurs the map." },
+  {
+    dial: "mu",
+    label: "Noise budget, μ",
+    stops: AMOUNTS,
+    hint: "How much noise: more hides more and blurs the map.",
+  },
   {
     dial: "rho",
     label: "Trade-off, ρ",
@@ -47,17 +52,31 @@ const DIALS = [
     stops: POWERS,
     hint: "How strongly the centroid attacker trusts the largest values; ∞ takes the peak.",
   },
-  { dial: "clip", label: "Clipping, C", stops: CLIPS, hint: "The largest length of an upload; longer ones are shortened." },
+  {
+    dial: "clip",
+    label: "Clipping, C",
+    stops: CLIPS,
+    hint: "The largest length of an upload; longer ones are shortened.",
+  },
 ];
 
 /** @param {Context} context */
 export function openServerSees(context) {
   const { run, stage, panel } = context;
-  if (run.why_no_attacks === null) {
+  const nobody = run.user_ids.length ? null : "Who this run’s users are is not known here.";
+  const why_not = run.why_no_attacks ?? nobody;
+  if (why_not === null) {
     new ServerSees(context);
     return;
   }
-  stage.notice(h("div", { class: "stack" }, h("h2", {}, "Nothing to look at here"), h("p", {}, sentence(run.why_no_attacks))));
+  stage.notice(
+    h(
+      "div",
+      { class: "stack" },
+      h("h2", {}, "Nothing to look at here"),
+      h("p", {}, sentence(why_not)),
+    ),
+  );
   fill(panel, section("What is promised", h("p", {}, sentence(run.promise))));
 }
 
@@ -139,7 +158,12 @@ class ServerSees {
    */
   #dial(dial) {
     const { mechanism } = this.#context.run;
-    const own = { mu: mechanism.noise_budget, rho: mechanism.tradeoff, nu: null, clip: mechanism.clip }[dial];
+    const own = {
+      mu: mechanism.noise_budget,
+      rho: mechanism.tradeoff,
+      nu: null,
+      clip: mechanism.clip,
+    }[dial];
     const chosen = this.#context.address.settings[dial];
     return chosen ?? (typeof own === "number" ? own : USUAL[dial]);
   }
@@ -174,7 +198,8 @@ class ServerSees {
     this.#report(pack.header);
     stage.notice(null);
     clearTimeout(this.#timer);
-    if (pack.header.pending.length) this.#timer = setTimeout(() => this.#flight.ask(), PENDING_PAUSE);
+    if (pack.header.pending.length)
+      this.#timer = setTimeout(() => this.#flight.ask(), PENDING_PAUSE);
   }
 
   /**
@@ -187,19 +212,34 @@ class ServerSees {
     const { grid } = this.#context.run;
     const { stage } = this.#context;
     const { schemes } = header;
-    const sizes = schemes.map(({ name }) => (arrays.get(name) ?? new Float32Array()).map(rootOfSize));
-    const high = percentile(sizes.flatMap((all) => [...all]), TOP) || 1;
+    const sizes = schemes.map(({ name }) =>
+      (arrays.get(name) ?? new Float32Array()).map(rootOfSize),
+    );
+    const high =
+      percentile(
+        sizes.flatMap((all) => [...all]),
+        TOP,
+      ) || 1;
     const uploads = ramp({ scale: "cividis", low: 0, high, unit: "√|g|", show: rootOfSize });
     stage.arrange(panesOf(schemes, arrays.has(NOISE)), { above: this.#above });
     for (const scheme of schemes) {
       const values = arrays.get(scheme.name);
       const marks = marksOf(scheme, header);
-      if (values) stage.paint(scheme.name, { values, grid, palette: uploads }, { marks, footprints });
+      if (values)
+        stage.paint(scheme.name, { values, grid, palette: uploads }, { marks, footprints });
     }
     const values = arrays.get(NOISE);
     if (!values) return;
-    const palette = ramp({ scale: "inferno", low: 0, high: percentile(values, TOP) || 1, unit: "σ" });
-    const marks = marksOf(schemes.find(({ name }) => name === "aligned"), header);
+    const palette = ramp({
+      scale: "inferno",
+      low: 0,
+      high: percentile(values, TOP) || 1,
+      unit: "σ",
+    });
+    const marks = marksOf(
+      schemes.find(({ name }) => name === "aligned"),
+      header,
+    );
     stage.paint(NOISE, { values, grid, palette }, { marks, footprints });
   }
 
@@ -239,6 +279,11 @@ function panesOf(schemes, noise) {
 function marksOf(scheme, { position, schemes }) {
   const attacks = schemes.flatMap(({ estimates }) => estimates.map(({ attack }) => attack));
   const estimates = scheme?.estimates ?? [];
-  const marks = estimates.map(({ attack, x, y }) => ({ x, y, look: attackLook(attack, attacks), size: 5.5 }));
+  const marks = estimates.map(({ attack, x, y }) => ({
+    x,
+    y,
+    look: attackLook(attack, attacks),
+    size: 5.5,
+  }));
   return position ? [...marks, { ...position, look: TRUTH, size: 10 }] : marks;
 }

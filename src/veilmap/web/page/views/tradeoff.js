@@ -35,13 +35,23 @@ class Tradeoff {
     this.#scatter = new Scatter((run) => this.#open(run));
     this.#flight = flightOf(context, (signal) => this.#fetch(signal));
     const { stage, panel, live, signal } = context;
-    const chart = h("div", { class: "stack tradeoff" }, this.#scatter.element, this.#legend, this.#table);
+    const chart = h(
+      "div",
+      { class: "stack tradeoff" },
+      this.#scatter.element,
+      this.#legend,
+      this.#table,
+    );
     stage.arrange([], { beside: chart });
     fill(
       panel,
       section(
         "How to read it",
-        h("p", {}, "Up is safer, left is a better map. Each mark is a run; open one to see what its server saw."),
+        h(
+          "p",
+          {},
+          "Up is safer, left is a better map. Each mark is a run; open one to see what its server saw.",
+        ),
       ),
       section("Runs without an attack", this.#missing),
       section("More runs", ...this.#more()),
@@ -62,7 +72,10 @@ class Tradeoff {
       " on the measurements of this run. Those that are there already are left out.";
     return [
       h("p", { class: "hint" }, hint),
-      action("Train the usual set", train, { disabled: !live.current.can_start, testid: "usual-set" }),
+      action("Train the usual set", train, {
+        disabled: !live.current.can_start,
+        testid: "usual-set",
+      }),
     ];
   }
 
@@ -119,14 +132,20 @@ class Tradeoff {
     });
     fill(
       this.#missing,
-      missing.length ? h("ul", { class: "missing-runs" }, ...items) : h("p", {}, "Every run has been attacked."),
+      missing.length
+        ? h("ul", { class: "missing-runs" }, ...items)
+        : h("p", {}, "Every run has been attacked."),
       idle.length > 1 && action("Attack all", () => attack(idle.map(({ run }) => run))),
     );
   }
 
   #numbers() {
     const rows = this.#answer.points.map((point) => [
-      h("button", { type: "button", class: "link", onclick: () => this.#open(point.run) }, `${point.label} (${point.run})`),
+      h(
+        "button",
+        { type: "button", class: "link", onclick: () => this.#open(point.run) },
+        `${point.label} (${point.run})`,
+      ),
       point.mae_db === null ? "–" : `${fixed(point.mae_db, 2)} dB`,
       point.attack,
       point.when,

@@ -20,7 +20,9 @@ const HEIGHTS = "heights";
 /** @type {Progress["state"][]} */
 const UNFINISHED = ["running", "waiting", "paused"];
 
-/** @type {{key: "loss" | "mae_db" | "noise_energy" | "epsilon", title: string, unit: string, missing: string}[]} */
+/** @typedef {"loss" | "mae_db" | "noise_energy" | "epsilon"} Key */
+
+/** @type {{key: Key, title: string, unit: string, missing: string}[]} */
 const CURVES = [
   { key: "loss", title: "Loss", unit: "dB²", missing: "No loss is known of this run." },
   {
@@ -29,7 +31,12 @@ const CURVES = [
     unit: "dB",
     missing: "The map’s error was not measured: there are no test users.",
   },
-  { key: "noise_energy", title: "Noise energy", unit: "", missing: "This mechanism adds no noise." },
+  {
+    key: "noise_energy",
+    title: "Noise energy",
+    unit: "",
+    missing: "This mechanism adds no noise.",
+  },
   { key: "epsilon", title: "Privacy spent, ε", unit: "", missing: "This mechanism promises no ε." },
 ];
 
@@ -61,10 +68,9 @@ class Training {
     this.#refreshMap = throttled(() => !context.signal.aborted && this.#flight.ask(), MAP_PAUSE);
     this.#table.addEventListener("toggle", () => this.#fillTable());
     const curves = h("div", { class: "curves" }, ...this.#curves.map((curve) => curve.element));
-    stage.arrange(
-      [{ name: HEIGHTS, title: "Obstacles, learned so far" }],
-      { beside: h("div", { class: "stack" }, curves, this.#table) },
-    );
+    stage.arrange([{ name: HEIGHTS, title: "Obstacles, learned so far" }], {
+      beside: h("div", { class: "stack" }, curves, this.#table),
+    });
     fill(
       panel,
       section("Progress", this.#bar, this.#words, this.#buttons),
@@ -121,7 +127,7 @@ class Training {
   }
 
   /**
-   * @param {(typeof CURVES)[number]["key"]} key
+   * @param {Key} key
    * @returns {Sample[]}
    */
   #samples(key) {
@@ -180,8 +186,17 @@ class Training {
       row.clients,
       short(row.seconds),
     ]);
-    const head = ["Round", ...CURVES.map(({ title, unit }) => (unit ? `${title}, ${unit}` : title)), "Users", "Seconds"];
-    fill(this.#table, h("summary", {}, "As a table"), table({ caption: "The run, round by round", head, rows }));
+    const head = [
+      "Round",
+      ...CURVES.map(({ title, unit }) => (unit ? `${title}, ${unit}` : title)),
+      "Users",
+      "Seconds",
+    ];
+    fill(
+      this.#table,
+      h("summary", {}, "As a table"),
+      table({ caption: "The run, round by round", head, rows }),
+    );
   }
 }
 
