@@ -51,6 +51,7 @@ export class Address {
   /** @param {() => void} changed  called where the reader goes back, or edits the address */
   constructor(changed) {
     addEventListener("popstate", () => {
+      clearTimeout(this.#timer);
       this.settings = parse(location.hash);
       changed();
     });

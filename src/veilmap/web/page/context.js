@@ -9,6 +9,7 @@ import { getJson, inWords, runPath } from "./api.js";
 import { h } from "./dom.js";
 import { Flight } from "./flight.js";
 import { footprints } from "./map_drawing.js";
+import { sentence } from "./words.js";
 
 /**
  * @typedef {object} Context
@@ -46,7 +47,8 @@ export function problemCard(problem, retry) {
   return h(
     "div",
     { class: "stack" },
-    h("p", {}, inWords(problem)),
+    h("p", {}, sentence(inWords(problem))),
+    h("p", { class: "hint" }, "Choose something else, or try again."),
     h("button", { type: "button", onclick: retry }, "Try again"),
   );
 }

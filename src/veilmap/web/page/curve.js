@@ -14,13 +14,15 @@ export class Curve {
   #samples = [];
   /** @type {number | null} */
   #read = null;
+  /** @type {(round: number) => number} */
+  #across = () => 0;
   #rounds = 1;
   #missing = h("p", { class: "missing" });
   #readout = h("output", { class: "value" });
   #chart;
 
   /**
-   * @param {{title: string, unit: string, missing: string}} about  what to say where no value is known
+   * @param {{title: string, unit: string, missing: string}} about  "missing" says why there is none
    */
   constructor(about) {
     this.about = about;
@@ -46,14 +48,13 @@ export class Curve {
   /**
    * @param {Sample[]} samples
    * @param {number} rounds  asked for
-   * @param {boolean} going  whether more may come
+   * @param {boolean} early  whether it is too early for a value
    */
-  show(samples, rounds, going) {
+  show(samples, rounds, early) {
     this.#samples = samples;
     this.#rounds = rounds;
     this.#missing.hidden = samples.length > 0;
-    this.#missing.textContent =
-      going && rounds === 0 ? "Waiting for the first round." : this.about.missing;
+    this.#missing.textContent = early ? "No value yet." : this.about.missing;
     this.#chart.classList.toggle("empty", !samples.length);
     this.#draw();
   }
@@ -82,9 +83,6 @@ export class Curve {
     this.#readout.textContent = `round ${read.round}: ${short(read.value)}${unit && ` ${unit}`}`;
     this.#across = x;
   }
-
-  /** @type {(round: number) => number} */
-  #across = () => 0;
 
   /** @param {number} pixel */
   #pointAt(pixel) {

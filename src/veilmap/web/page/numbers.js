@@ -87,13 +87,21 @@ export function logTicks(low, high) {
   return found.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
 }
 
+const SAMPLED = 40_000;
+
 /**
- * The value below which a share of all finite values lies.
+ * The number below which a share of all values lies; of large arrays a part is looked at.
  *
- * @param {Iterable<number>} values
+ * @param {Float32Array[]} arrays
  * @param {number} share
+ * @param {(value: number) => number} [show]  what of a value counts
  */
-export function percentile(values, share) {
-  const sorted = Float64Array.from([...values].filter(Number.isFinite)).sort();
+export function percentile(arrays, share, show = (value) => value) {
+  const sample = arrays.flatMap((values) => {
+    const stride = Math.max(1, Math.ceil(values.length / SAMPLED));
+    const count = Math.floor(values.length / stride);
+    return Array.from({ length: count }, (_, i) => show(values[i * stride] ?? Number.NaN));
+  });
+  const sorted = Float64Array.from(sample.filter(Number.isFinite)).sort();
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
 }

@@ -112,11 +112,7 @@ function priorLine({ y, box }, prior) {
     "g",
     { class: "prior" },
     svg("line", { x1: box.left, x2: right, y1: at, y2: at }),
-    svg(
-      "text",
-      { x: right, y: at - 6, "text-anchor": "end" },
-      `guessing without any upload: ${metres(prior)}`,
-    ),
+    svg("text", { x: box.left + 8, y: at - 6 }, `guessing without any upload: ${metres(prior)}`),
   );
 }
 

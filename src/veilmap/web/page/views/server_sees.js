@@ -209,38 +209,25 @@ class ServerSees {
    * @param {Path2D | null} footprints
    */
   #paint({ header, arrays }, footprints) {
-    const { grid } = this.#context.run;
-    const { stage } = this.#context;
+    const { run, stage } = this.#context;
     const { schemes } = header;
-    const sizes = schemes.map(({ name }) =>
-      (arrays.get(name) ?? new Float32Array()).map(rootOfSize),
-    );
-    const high =
-      percentile(
-        sizes.flatMap((all) => [...all]),
-        TOP,
-      ) || 1;
+    const received = schemes.flatMap(({ name }) => arrays.get(name) ?? []);
+    const noise = arrays.get(NOISE);
+    const high = percentile(received, TOP, rootOfSize) || 1;
+    const most = percentile(noise ? [noise] : [], TOP) || 1;
     const uploads = ramp({ scale: "cividis", low: 0, high, unit: "√|g|", show: rootOfSize });
-    stage.arrange(panesOf(schemes, arrays.has(NOISE)), { above: this.#above });
-    for (const scheme of schemes) {
-      const values = arrays.get(scheme.name);
+    const deviations = ramp({ scale: "inferno", low: 0, high: most, unit: "σ" });
+    const panes = panesOf(schemes, noise !== undefined);
+    stage.arrange(panes, { above: this.#above });
+    for (const { name } of panes) {
+      const values = arrays.get(name);
+      if (!values) continue;
+      const isNoise = name === NOISE;
+      const scheme = schemes.find((one) => one.name === (isNoise ? "aligned" : name));
+      const palette = isNoise ? deviations : uploads;
       const marks = marksOf(scheme, header);
-      if (values)
-        stage.paint(scheme.name, { values, grid, palette: uploads }, { marks, footprints });
+      stage.paint(name, { values, grid: run.grid, palette }, { marks, footprints });
     }
-    const values = arrays.get(NOISE);
-    if (!values) return;
-    const palette = ramp({
-      scale: "inferno",
-      low: 0,
-      high: percentile(values, TOP) || 1,
-      unit: "σ",
-    });
-    const marks = marksOf(
-      schemes.find(({ name }) => name === "aligned"),
-      header,
-    );
-    stage.paint(NOISE, { values, grid, palette }, { marks, footprints });
   }
 
   /** @param {SeenHeader} header */

@@ -113,7 +113,8 @@ class Training {
     this.#words.textContent = [how, problem ?? ""].map(sentence).join(" ");
     this.#showButtons(state);
     for (const [i, { key }] of CURVES.entries()) {
-      this.#curves[i]?.show(this.#samples(key), rounds, going && !this.#rows.size);
+      const early = going && (!this.#rows.size || key === "mae_db");
+      this.#curves[i]?.show(this.#samples(key), rounds, early);
     }
     if (this.#table.open) this.#fillTable();
   }
