@@ -63,7 +63,7 @@ export function newRunDialog(dialog, started) {
       problem.textContent = "";
       fill(
         form,
-        h("h2", { id: "new-run-title" }, "New run"),
+        h("h2", {}, "New run"),
         h("div", { class: "grid-fields" }, ...fields(runs, current)),
         problem,
         h(
