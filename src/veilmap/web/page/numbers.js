@@ -22,10 +22,18 @@ export function short(value) {
   return withMinus(String(Number(value.toPrecision(size >= 1000 ? 4 : 3))));
 }
 
-/** @param {number | null} value */
+/**
+ * A distance to two digits below ten metres, and to whole metres above.
+ *
+ * @param {number} value
+ */
+export function distance(value) {
+  return value < 10 ? short(Number(value.toPrecision(2))) : fixed(value, 0);
+}
+
+/** @param {number} value */
 export function metres(value) {
-  if (value === null) return "not known";
-  return `${value < 10 ? short(Number(value.toPrecision(2))) : fixed(value, 0)} m`;
+  return `${distance(value)} m`;
 }
 
 /**

@@ -20,11 +20,7 @@ export class Scatter {
     role: "group",
     "aria-label": "Map error against the strongest attack’s error",
   });
-  #empty = h(
-    "p",
-    { class: "missing", hidden: true },
-    "No run has been attacked yet. Attack one with the buttons of this view.",
-  );
+  #empty = h("p", { class: "missing", hidden: true });
   #readout = h("output", { class: "readout" });
   #open;
 
@@ -39,6 +35,9 @@ export class Scatter {
   show(points) {
     this.#points = points.filter((point) => point.mae_db !== null);
     this.#empty.hidden = this.#points.length > 0;
+    this.#empty.textContent = points.length
+      ? "How good the maps of the attacked runs are is not known here."
+      : "No run has been attacked yet. Attack one with the buttons of this view.";
     this.#chart.classList.toggle("empty", !this.#points.length);
     this.#draw();
   }

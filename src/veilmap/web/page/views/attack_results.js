@@ -4,7 +4,7 @@
 
 import { h } from "../dom.js";
 import { attackLook, shapeIcon, TRUTH } from "../marks.js";
-import { metres } from "../numbers.js";
+import { distance, metres } from "../numbers.js";
 import { table } from "../table.js";
 
 /** @type {Record<Scheme["name"], string>} */
@@ -83,12 +83,13 @@ export function attacksTable(header) {
     ...schemes.map((scheme) => {
       const estimate = scheme.estimates.find((one) => one.attack === attack);
       if (!estimate) return "–";
-      const text = metres(estimate.error);
+      if (estimate.error === null) return "not known";
+      const text = distance(estimate.error);
       return estimate === best.get(scheme) ? closest(text) : text;
     }),
   ]);
   return table({
-    caption: `Distance from the truth${ofSum}; ★ is the closest`,
+    caption: `Metres from the truth${ofSum}; ★ is the closest`,
     head: ["Attack", ...schemes.map(({ name }) => DEFENCE[name])],
     rows,
     testid: "attacks",
