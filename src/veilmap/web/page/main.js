@@ -153,8 +153,9 @@ function follow() {
   setChoices(runs, choices, chosenRun());
   runs.disabled = !list.length;
   begin.disabled = !can_start;
+  const back = !banner.hidden && !live.gone;
   banner.hidden = !live.gone;
-  if (shown.id !== chosenRun() || shown.state !== stateOf(shown.id)) void open();
+  if (back || shown.id !== chosenRun() || shown.state !== stateOf(shown.id)) void open();
 }
 
 async function retry() {
