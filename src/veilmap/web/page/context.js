@@ -5,7 +5,7 @@
 /** @import {LiveState} from "./live.js" */
 /** @import {Stage} from "./stage.js" */
 
-import { getJson, inWords, runPath } from "./api.js";
+import { getJson, inWords, runPath, ServerGone } from "./api.js";
 import { h } from "./dom.js";
 import { Flight } from "./flight.js";
 import { footprints } from "./map_drawing.js";
@@ -32,10 +32,14 @@ const known = new Map();
  * @param {Context} context
  * @param {(signal: AbortSignal) => Promise<void>} task
  */
-export function flightOf({ stage, signal, reopen }, task) {
+export function flightOf({ stage, live, signal, reopen }, task) {
   return new Flight(task, signal, {
     busy: (busy) => stage.busy(busy),
-    fail: (problem) => stage.notice(problemCard(problem, reopen)),
+    fail: (problem) => {
+      if (problem instanceof ServerGone)
+        void live.refresh(); // a banner says so above the map
+      else stage.notice(problemCard(problem, reopen));
+    },
   });
 }
 

@@ -32,8 +32,8 @@ export function drawLegend(sheet, palette) {
  * @param {Palette} palette
  */
 export function legendInWords({ legend }) {
-  if (legend.kind === "categories") return `colours keep ${legend.things.length} areas apart`;
-  return `colours from ${short(legend.low)} to ${short(legend.high)} ${legend.unit}`;
+  if (legend.kind === "categories") return `Colours keep ${legend.things.length} areas apart`;
+  return `Colours from ${short(legend.low)} to ${short(legend.high)} ${legend.unit}`;
 }
 
 /**

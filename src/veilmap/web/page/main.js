@@ -92,15 +92,18 @@ async function open() {
     return;
   }
   stage.notice("Loading …", "loading");
+  stage.busy(true);
   try {
     /** @type {RunDetail} */
     const run = await getJson(runPath(id), signal);
     stage.clear();
     stage.setGrid(run.grid);
     VIEWS[view]?.({ run, stage, panel, address, live, signal, reopen: () => void open(), go });
-    document.title = `${run.name} – veilmap`;
+    document.title = `veilmap: ${run.name}`;
   } catch (problem) {
     if (!isAbort(problem)) fail(problem);
+  } finally {
+    stage.busy(false);
   }
 }
 
@@ -137,7 +140,7 @@ function showEmpty() {
 }
 
 function askForRun() {
-  dialog.open(live.current.runs, shown.id);
+  dialog.open(live.current.runs);
 }
 
 /** The server's list of runs has changed, or the server has gone or come back. */

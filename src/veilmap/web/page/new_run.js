@@ -55,16 +55,13 @@ export function newRunDialog(dialog, started) {
   });
   form.addEventListener("input", () => showFitting(form));
   return {
-    /**
-     * @param {RunSummary[]} runs
-     * @param {string} current
-     */
-    open(runs, current) {
+    /** @param {RunSummary[]} runs  whose measurements can be taken */
+    open(runs) {
       problem.textContent = "";
       fill(
         form,
         h("h2", {}, "New run"),
-        h("div", { class: "grid-fields" }, ...fields(runs, current)),
+        h("div", { class: "grid-fields" }, ...fields(runs)),
         problem,
         h(
           "div",
@@ -80,18 +77,14 @@ export function newRunDialog(dialog, started) {
   };
 }
 
-/**
- * @param {RunSummary[]} runs
- * @param {string} current
- */
-function fields(runs, current) {
+/** @param {RunSummary[]} runs */
+function fields(runs) {
   const like = h(
     "select",
     { name: "like" },
     h("option", { value: CITY }, "A synthetic city"),
     ...runs.map(({ id, name, label }) => h("option", { value: id }, `Those of ${name} (${label})`)),
   );
-  like.value = runs.some(({ id }) => id === current) ? current : CITY;
   const mechanism = h(
     "select",
     { name: "mechanism" },

@@ -43,7 +43,8 @@ export class Pane {
   pointed = null;
   /** @type {HTMLCanvasElement | null} */
   #cells = null;
-  #legend = h("canvas", { class: "legend", role: "img", "aria-label": "No colours yet" });
+  #legend = h("canvas", { class: "legend", "aria-hidden": "true" });
+  #legendWords = h("p", { class: "hidden" });
   #title = h("figcaption");
   #viewport;
   #drawing = 0;
@@ -69,6 +70,7 @@ export class Pane {
       this.#title,
       this.canvas,
       this.#legend,
+      this.#legendWords,
     );
     this.title = title;
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -87,7 +89,7 @@ export class Pane {
   show(layer) {
     this.layer = layer;
     this.#cells = cellImage(layer.values, layer.grid, layer.palette);
-    this.#legend.setAttribute("aria-label", `Legend: ${legendInWords(layer.palette)}`);
+    this.#legendWords.textContent = legendInWords(layer.palette);
     this.draw();
   }
 

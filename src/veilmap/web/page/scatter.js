@@ -20,7 +20,11 @@ export class Scatter {
     role: "group",
     "aria-label": "Map error against the strongest attack’s error",
   });
-  #empty = h("p", { class: "missing", hidden: true });
+  #empty = h(
+    "p",
+    { class: "missing", hidden: true },
+    "No run has been attacked yet. Attack one with the buttons of this view.",
+  );
   #readout = h("output", { class: "readout" });
   #open;
 
@@ -33,11 +37,8 @@ export class Scatter {
 
   /** @param {TradeoffPoint[]} points */
   show(points) {
-    this.#points = points.filter((point) => point.mae_db !== null);
-    this.#empty.hidden = this.#points.length > 0;
-    this.#empty.textContent = points.length
-      ? "How good the maps of the attacked runs are is not known here."
-      : "No run has been attacked yet. Attack one with the buttons of this view.";
+    this.#points = points;
+    this.#empty.hidden = points.length > 0;
     this.#chart.classList.toggle("empty", !this.#points.length);
     this.#draw();
   }
@@ -45,7 +46,7 @@ export class Scatter {
   #draw() {
     if (!this.#points.length || !this.#chart.clientWidth) return;
     const priors = this.#points.map((point) => point.prior);
-    const across = this.#points.map((point) => point.mae_db ?? 0);
+    const known = this.#points.flatMap((point) => point.mae_db ?? []);
     const up = this.#points.flatMap(({ low, median, high }) =>
       [low, median, high].filter((value) => value > 0),
     );
@@ -53,7 +54,7 @@ export class Scatter {
       this.#chart,
       {
         label: "mean absolute error of the map, dB",
-        range: around(across, { margin: 0.12 }),
+        range: known.length ? around(known, { margin: 0.15 }) : [0, 1],
         log: false,
       },
       {
@@ -63,6 +64,7 @@ export class Scatter {
       },
     );
     plot.group.append(priorLine(plot, Math.max(...priors)));
+    if (known.length < this.#points.length) plot.group.append(unmeasured(plot));
     const families = familiesOf(this.#points);
     for (const point of this.#points) plot.group.append(this.#mark(plot, point, families));
   }
@@ -73,7 +75,8 @@ export class Scatter {
    * @param {string[]} families
    */
   #mark({ x, y, box }, point, families) {
-    const [at, middle] = [x(point.mae_db ?? 0), y(point.median)];
+    const at = point.mae_db === null ? box.left + box.width : x(point.mae_db);
+    const middle = y(point.median);
     const bottom = point.low > 0 ? y(point.low) : box.top + box.height;
     const top = y(point.high);
     const bar = `M${at} ${bottom}V${top}M${at - CAP} ${bottom}h${2 * CAP}M${at - CAP} ${top}h${2 * CAP}`;
@@ -112,6 +115,22 @@ function priorLine({ y, box }, prior) {
     { class: "prior" },
     svg("line", { x1: box.left, x2: right, y1: at, y2: at }),
     svg("text", { x: box.left + 8, y: at - 6 }, `guessing without any upload: ${metres(prior)}`),
+  );
+}
+
+/**
+ * Runs whose map was not measured stand on the right edge.
+ *
+ * @param {Plot} plot
+ */
+function unmeasured({ box }) {
+  const right = box.left + box.width;
+  const bottom = box.top + box.height;
+  return svg(
+    "g",
+    { class: "prior" },
+    svg("line", { x1: right, x2: right, y1: box.top, y2: bottom }),
+    svg("text", { x: right - 8, y: bottom - 8, "text-anchor": "end" }, "map not measured →"),
   );
 }
 

@@ -155,10 +155,16 @@ export class Stage {
     if (what !== null && kind === "said") document.documentElement.dataset.ready = "true";
   }
 
-  /** @param {boolean} busy */
+  /**
+   * Counts what is under way; it is over when its answer has been drawn.
+   *
+   * @param {boolean} busy
+   */
   busy(busy) {
     this.#busy += busy ? 1 : -1;
-    this.#element.dataset.busy = String(this.#busy > 0);
+    const say = () => (this.#element.dataset.busy = String(this.#busy > 0));
+    if (busy) say();
+    else requestAnimationFrame(say);
   }
 
   /**
@@ -179,8 +185,8 @@ export class Stage {
     const values = this.panes.map((pane) => [pane.title, pane.read(place)]);
     const known = values.filter(([, value]) => value !== null);
     const said = known.map(([title, value]) => (known.length > 1 ? `${title}: ${value}` : value));
-    const east = `east ${fixed(place.x, 1)} m, north ${fixed(place.y, 1)} m${where}`;
-    return [east, ...(said.length ? said : ["outside the map"])].join(" · ");
+    const at = `${fixed(place.x, 1)} m east, ${fixed(place.y, 1)} m north${where}`;
+    return [at, ...(said.length ? said : ["outside the map"])].join(" · ");
   }
 }
 
