@@ -10,10 +10,10 @@ import pytest
 # Pictures of what tests saw, for people to look at.
 SCREENSHOTS = Path(os.environ.get("VEILMAP_SCREENSHOTS", "build/screenshots"))
 
-_QUIET = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-).split()
+_QUIET = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def test_remembered_templates_find_the_same_places(run, witness):
     broadcast = seen.rounds[0].broadcast.radio_map
     plain = MatchedFilter().locate(seen)
     quick = MatchedFilter().locate(
-        seen, RememberedCandidates.answering(seen, broadcast, altitude=1.5)
+        seen, RememberedCandidates.answering(Candidates.of(seen, 1.5), broadcast)
     )
     np.testing.assert_array_equal(quick.placed[0].xy, plain.placed[0].xy)
     scale = np.ptp(plain.posteriors[0].evidence)
@@ -97,7 +97,7 @@ def test_remembered_templates_unmix_sums_alike(scene, data):
     transcript = trained(scene, data, seed=0, server_sees="sums").transcript
     seen = replace(transcript, rounds={0: transcript.rounds[0]})
     broadcast = seen.rounds[0].broadcast.radio_map
-    quick = RememberedCandidates.answering(seen, broadcast, altitude=1.5)
+    quick = RememberedCandidates.answering(Candidates.of(seen, 1.5), broadcast)
     np.testing.assert_allclose(
         Differencing().locate(seen, quick).placed[0].xy,
         Differencing().locate(seen).placed[0].xy,
@@ -108,7 +108,7 @@ def test_remembered_templates_unmix_sums_alike(scene, data):
 def test_templates_of_another_broadcast_are_made_as_ever(run):
     transcript = run.transcript
     first, last = (transcript.rounds[n].broadcast.radio_map for n in (0, ROUNDS - 1))
-    remembered = RememberedCandidates.answering(transcript, first, altitude=1.5)
+    remembered = RememberedCandidates.answering(Candidates.of(transcript, 1.5), first)
     expected = next(iter(Candidates.of(transcript, 1.5).templates(last))).expected
     np.testing.assert_array_equal(next(iter(remembered.templates(last))).expected, expected)
 

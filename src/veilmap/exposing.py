@@ -6,7 +6,7 @@ nobody trained with. Like an audit, this knows the truth.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from veilmap.attacks import (
     PriorOnly,
     WeightedCentroid,
 )
+from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.remembered import RememberedCandidates
 from veilmap.errors import VeilmapError
 from veilmap.federation.messages import ClientId
@@ -166,18 +167,23 @@ class Witness:
 
     def prepared(self, number: int) -> bool:
         """Whether attacks that compare all places can answer at once."""
-        return number in self._prepared
+        made = self._prepared.get(number)
+        return made is not None and made.broadcast is self._seen(number).broadcast.radio_map
 
     def prepare(self, number: int) -> None:
         """Make what those attacks need for a round: some seconds, once."""
         if self.prepared(number):
             return
         broadcast = self._seen(number).broadcast.radio_map
-        made = RememberedCandidates.answering(self.transcript, broadcast, _ALTITUDE)
-        made.gains_at_centres  # noqa: B018  # it is lazy, and gradient inversion asks for it
+        made = RememberedCandidates.answering(self._candidates, broadcast)
         for old in list(self._prepared)[: 1 - _REMEMBERED_ROUNDS]:
             del self._prepared[old]
         self._prepared[number] = made
+
+    @cached_property
+    def _candidates(self) -> Candidates:
+        """Places to compare, with the gains expected there: the same in all rounds."""
+        return Candidates.of(self.transcript, _ALTITUDE)
 
     def upload(self, user: ClientId, number: int, knobs: Knobs) -> Exposure:
         """What a server that sees every upload learns of one user in one round."""

@@ -2,13 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._kernels import sparse
+from veilmap._threads import even_parts, run_parts
 from veilmap.attacks.candidates import Candidates, Templates
-from veilmap.federation.transcript import Transcript
+from veilmap.geometry import offsets_of
 from veilmap.radiomap import RadioMap
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 # Of a template's largest entry: smaller ones are left out. Even 10,000 of them together hold
 # at most a ten-thousandth of its energy.
@@ -28,13 +34,12 @@ class RememberedCandidates(Candidates):
     kept: Templates | None = field(default=None, repr=False)
 
     @classmethod
-    def answering(
-        cls, transcript: Transcript, broadcast: RadioMap, altitude: float
-    ) -> "RememberedCandidates":
-        """The candidates of a transcript, ready for uploads that answer ``broadcast``."""
-        plain = Candidates.of(transcript, altitude)
-        facts = (plain.grid, altitude, plain.stations, plain.best_map, plain.bs)
-        return cls(*facts, broadcast, _sparse(plain.templates(broadcast), broadcast.grid.cells))
+    def answering(cls, plain: Candidates, broadcast: RadioMap) -> "RememberedCandidates":
+        """The same candidates, ready for uploads that answer ``broadcast``."""
+        facts = (plain.grid, plain.altitude, plain.stations, plain.best_map, plain.bs)
+        made = cls(*facts, broadcast, _sparse(plain.templates(broadcast)))
+        made.__dict__["gains_at_centres"] = plain.gains_at_centres  # of no broadcast
+        return made
 
     def templates(self, broadcast: RadioMap) -> Iterator[Templates]:
         """All templates at once; those of another broadcast are made as ever."""
@@ -43,20 +48,35 @@ class RememberedCandidates(Candidates):
         return iter((self.kept,))
 
 
-def _sparse(blocks: Iterator[Templates], cells: int) -> Templates:
+def _sparse(blocks: Iterator[Templates]) -> Templates:
     """All blocks in one, without entries that do not count."""
-    from scipy.sparse import csr_array, vstack
-
-    def without_faint(dense: NDArray[np.float32]) -> csr_array:
-        size = np.abs(dense)
-        rows, columns = np.nonzero(size > _FAINT * size.max(axis=1, keepdims=True))
-        return csr_array((dense[rows, columns], (rows, columns)), shape=(len(dense), cells))
+    from scipy.sparse import vstack
 
     expected, shifted, products = [], [], []
     for block in blocks:
-        expected.append(without_faint(block.expected))
-        shifted.append(without_faint(block.shifted))
+        expected.append(_without_faint(block.expected))
+        shifted.append(_without_faint(block.shifted))
         products.append(block.products.copy())  # the next block overwrites it
     together = np.concatenate(products)
     own = slice(0, len(together))
     return Templates(own, vstack(expected, "csr"), vstack(shifted, "csr"), together)
+
+
+def _without_faint(dense: NDArray[np.float32]) -> "csr_array":
+    from scipy.sparse import csr_array
+
+    counts = np.empty(len(dense), dtype=np.int64)
+    parts = even_parts(len(dense))
+
+    def count(start: int, stop: int) -> None:
+        sparse.count_large(start, stop, dense, _FAINT, counts)
+
+    def take(start: int, stop: int) -> None:
+        sparse.take_large(start, stop, dense, _FAINT, offsets, columns, values)
+
+    run_parts(count, parts)
+    offsets = offsets_of(counts)
+    columns = np.empty(offsets[-1], dtype=np.int32)
+    values = np.empty(offsets[-1], dtype=np.float32)
+    run_parts(take, parts)
+    return csr_array((values, columns, offsets), shape=dense.shape)

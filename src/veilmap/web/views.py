@@ -105,7 +105,6 @@ def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
     west, east, south, north = grid.extent
     places, ids = run.stations
     config, played = run.config, run.history()
-    users = [] if run.data is None else run.data.users[:_MOST_USERS].tolist()
     epsilon = played[-1].epsilon if played else math.nan
     return answers.RunDetail(
         **asdict(head),
@@ -120,12 +119,20 @@ def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
         server_sees=config["server_sees"],
         promise=promise_of(config["mechanism"], epsilon),
         kept=[number + 1 for number in run.kept_rounds()],
-        user_ids=[str(user) for user in users],
+        user_ids=_user_ids(run),
         why_no_attacks=_why_no_attacks(run),
         measured=run.data is not None,
         has_buildings=bool(run.buildings),
         command=commands.described(config, run.source),
     )  # fmt: skip
+
+
+def _user_ids(run: OpenRun) -> list[str]:
+    """Who can be looked at, as far as a list goes."""
+    kept = run.kept_rounds()
+    if run.data is None and kept:
+        return [str(user) for user in run.witness(kept[0]).users(kept[0])[:_MOST_USERS]]
+    return [] if run.data is None else run.data.users[:_MOST_USERS].astype(str).tolist()
 
 
 def _info(run: OpenRun, name: str) -> answers.LayerInfo:

@@ -79,24 +79,25 @@ export class Stage {
   }
 
   /**
-   * Shows panes of these names; those that are there already keep what they show.
+   * Shows panes of these names; those that are there already keep what they show. What is
+   * "after" takes a place among them.
    *
    * @param {{name: string, title: string}[]} wanted
-   * @param {{above?: Node | null, beside?: Node | null}} [more]
+   * @param {{above?: Node | null, beside?: Node | null, after?: HTMLElement | null}} [more]
    */
-  arrange(wanted, { above = null, beside = null } = {}) {
+  arrange(wanted, { above = null, beside = null, after = null } = {}) {
     const before = new Map(this.panes.map((pane) => [pane.name, pane]));
     this.panes = wanted.map(({ name, title }) => {
       const pane = before.get(name) ?? this.#newPane(name, title);
       pane.title = title;
       return pane;
     });
-    const elements = this.panes.map((pane) => pane.element);
+    const elements = [...this.panes.map((pane) => pane.element), ...(after ? [after] : [])];
     const there = [...this.#panes.children];
     if (elements.some((element, i) => element !== there[i]) || elements.length !== there.length) {
       fill(this.#panes, ...elements);
     }
-    this.#panes.dataset.count = String(wanted.length);
+    this.#panes.dataset.count = String(elements.length);
     this.#bar.hidden = !wanted.length;
     keep(this.#above, above);
     keep(this.#beside, beside);

@@ -54,12 +54,26 @@ export function summary({ schemes, summed, pending }) {
   }
   const found = best.error < FOUND ? "finds this user within" : "comes no closer than";
   const closest = `${best.attack} ${found} ${metres(best.error)}`;
-  if (summed !== null) return `Of the sum over ${summed} users with aligned noise, ${closest}.`;
+  if (summed !== null) return ofSum(summed, best, aligned);
   const centroid = aligned.estimates.find(({ attack }) => attack.startsWith("centroid"));
   if (!centroid || centroid.error === null) return `Under aligned noise, ${closest}.`;
   const moves = `Geometry-aligned noise moves the centroid attack ${metres(centroid.error)} away`;
   if (best === centroid) return `${moves}, and no other attack comes closer.`;
   return `${moves}; ${closest.replace("finds", "still finds")}.`;
+}
+
+/**
+ * @param {number} users
+ * @param {Estimate} best
+ * @param {Scheme} scheme
+ */
+function ofSum(users, best, { estimates }) {
+  const guess = estimates.find(({ attack }) => attack === GUESSING)?.error ?? 0;
+  const off = best.error ?? 0;
+  const beside = `${metres(off)} off, guessing the middle of the map ${metres(guess)}`;
+  return off < FOUND
+    ? `Even in the sum over ${users} users, ${best.attack} finds this user within ${metres(off)}.`
+    : `In the sum over ${users} users with aligned noise, ${best.attack} is ${beside}.`;
 }
 
 /** @param {SeenHeader} header */

@@ -44,7 +44,7 @@ const DIALS = [
     dial: "rho",
     label: "Trade-off, ρ",
     stops: AMOUNTS,
-    hint: "Where aligned noise goes: high leans away from the user, low spreads evenly.",
+    hint: "Shape of the aligned noise: low leans it away from the user, high spreads it evenly.",
   },
   {
     dial: "nu",
@@ -89,20 +89,16 @@ class ServerSees {
   #above = h("div", {}, this.#summary, this.#legend);
   #table = h("div");
   #notes = h("p", { class: "hint" });
+  #findings = h("section", { class: "findings" }, h("h2", {}, "What attackers find"), this.#table, this.#notes);
 
   /** @param {Context} context */
   constructor(context) {
     this.#context = context;
     this.#flight = flightOf(context, (signal) => this.#fetch(signal));
     const { stage, panel } = context;
-    stage.arrange(FIRST_PANES, { above: this.#above });
+    stage.arrange(FIRST_PANES, { above: this.#above, after: this.#findings });
     stage.notice("Computing what the server sees …", "loading");
-    fill(
-      panel,
-      section("Whose upload", ...this.#who()),
-      section("Noise", ...this.#dials()),
-      section("What attackers find", this.#table, this.#notes),
-    );
+    fill(panel, section("Whose upload", ...this.#who()), section("Noise", ...this.#dials()));
     this.#flight.ask();
   }
 
@@ -203,7 +199,7 @@ class ServerSees {
   }
 
   /**
-   * All uploads share their colours, so that panes can be compared; σ has its own.
+   * Every pane has colours of its own: a bare gradient would be black in those of the noise.
    *
    * @param {Pack<SeenHeader>} pack
    * @param {Path2D | null} footprints
@@ -211,20 +207,14 @@ class ServerSees {
   #paint({ header, arrays }, footprints) {
     const { run, stage } = this.#context;
     const { schemes } = header;
-    const received = schemes.flatMap(({ name }) => arrays.get(name) ?? []);
-    const noise = arrays.get(NOISE);
-    const high = percentile(received, TOP, rootOfSize) || 1;
-    const most = percentile(noise ? [noise] : [], TOP) || 1;
-    const uploads = ramp({ scale: "cividis", low: 0, high, unit: "√|g|", show: rootOfSize });
-    const deviations = ramp({ scale: "inferno", low: 0, high: most, unit: "σ" });
-    const panes = panesOf(schemes, noise !== undefined);
-    stage.arrange(panes, { above: this.#above });
+    const panes = panesOf(schemes, arrays.has(NOISE));
+    stage.arrange(panes, { above: this.#above, after: this.#findings });
     for (const { name } of panes) {
       const values = arrays.get(name);
       if (!values) continue;
       const isNoise = name === NOISE;
       const scheme = schemes.find((one) => one.name === (isNoise ? "aligned" : name));
-      const palette = isNoise ? deviations : uploads;
+      const palette = isNoise ? deviationsRamp(values) : uploadRamp(values);
       const marks = marksOf(scheme, header);
       stage.paint(name, { values, grid: run.grid, palette }, { marks, footprints });
     }
@@ -238,6 +228,17 @@ class ServerSees {
     const waiting = header.pending.length ? [`Still preparing: ${header.pending.join(", ")}.`] : [];
     this.#notes.textContent = [...waiting, ...header.notes].join(" ");
   }
+}
+
+/** @param {Float32Array} values */
+function uploadRamp(values) {
+  const high = percentile([values], TOP, rootOfSize) || 1;
+  return ramp({ scale: "cividis", low: 0, high, unit: "√|g|", show: rootOfSize });
+}
+
+/** @param {Float32Array} values */
+function deviationsRamp(values) {
+  return ramp({ scale: "inferno", low: 0, high: percentile([values], TOP) || 1, unit: "σ" });
 }
 
 /** @param {number} value */

@@ -133,7 +133,7 @@ class Training {
    */
   #samples(key) {
     return [...this.#rows.values()]
-      .map((row) => ({ round: row.round, value: row[key] ?? Number.NaN }))
+      .map((row) => ({ round: row.round + 1, value: row[key] ?? Number.NaN }))
       .filter(({ value }) => Number.isFinite(value));
   }
 
@@ -182,7 +182,7 @@ class Training {
     if (!this.#table.open) return;
     const known = (/** @type {number | null} */ value) => (value === null ? "–" : short(value));
     const rows = [...this.#rows.values()].map((row) => [
-      row.round,
+      row.round + 1,
       ...CURVES.map(({ key }) => known(row[key])),
       row.clients,
       short(row.seconds),

@@ -1,0 +1,37 @@
+"""The few large entries of dense rows, as compressed sparse rows hold them."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def _least(row, share):
+    """What an entry must exceed: a share of the row's largest."""
+    largest = np.float32(0.0)
+    for value in row:
+        largest = max(largest, abs(value))
+    return share * largest
+
+
+@njit(nogil=True, cache=True)
+def count_large(start, stop, rows, share, counts):
+    """How many entries of each row exceed ``share`` of its largest."""
+    for i in range(start, stop):
+        least = _least(rows[i], share)
+        count = 0
+        for value in rows[i]:
+            if abs(value) > least:
+                count += 1
+        counts[i] = count
+
+
+@njit(nogil=True, cache=True)
+def take_large(start, stop, rows, share, offsets, columns, values):
+    """Those entries and their columns, row after row from ``offsets`` on."""
+    for i in range(start, stop):
+        least = _least(rows[i], share)
+        at = offsets[i]
+        for column in range(rows.shape[1]):
+            if abs(rows[i, column]) > least:
+                columns[at], values[at] = column, rows[i, column]
+                at += 1
