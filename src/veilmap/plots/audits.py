@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from veilmap.geometry import Grid
-from veilmap.plots._style import ATTACKER, COLOURS, MARKERS, SIZE, SMALL, USER
+from veilmap.plots._style import ATTACKER, COLOURS, MARKERS, SIZE, SMALL, USER, plain
 
 _STYLES = ("-", "--", "-.", ":")
 
@@ -47,7 +47,7 @@ def posterior_figure(
 ) -> Figure:
     """What an attacker believes about one user over the city: (name, grid, probability) each."""
     figure = Figure(figsize=(3.5 * len(beliefs) + 0.8, 4.3), layout="constrained")
-    figure.suptitle(title, fontsize=SIZE + 1)
+    figure.suptitle(plain(title), fontsize=SIZE + 1)
     row = figure.subplots(1, len(beliefs), sharey=True, squeeze=False)[0]
     shown = None
     for axes, (name, places, probability) in zip(row, beliefs, strict=True):
@@ -103,7 +103,7 @@ def tradeoff_figure(points: Sequence[TradeoffPoint], prior_m: float) -> Figure:
         axes.errorbar(
             point.mae_db, max(point.error_m, 0.01), yerr=bars, capsize=3, ms=8, ls="",
             marker=MARKERS[number % len(MARKERS)], color=COLOURS[number % len(COLOURS)],
-            label=point.label,
+            label=plain(point.label),
         )  # fmt: skip
     figure.legend(fontsize=SMALL, loc="outside right upper")
     axes.set_yscale("log")
