@@ -37,7 +37,7 @@ def typical_user(subject: Subject, audit: Audit | None) -> ClientId:
         sizes = (
             np.linalg.norm(first.uploads, axis=1)
             if isinstance(first, SeenRound)
-            else np.arange(len(clients))
+            else np.arange(len(clients), dtype=np.float64)
         )
     return clients[int(np.argsort(sizes, kind="stable")[len(sizes) // 2])]
 

@@ -7,6 +7,7 @@ from veilmap import _html, layers, plots
 from veilmap._html import Html
 from veilmap.federation.folder import RunFolder
 from veilmap.geometry import Grid
+from veilmap.layers.predictions import centres
 from veilmap.reports.subjects import Subject
 from veilmap.scene import Scene
 
@@ -25,9 +26,8 @@ def nearest_to_middle(grid: Grid, stations: NDArray[np.float64]) -> int:
 
 def true_gain(scene: Scene, bs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Gain of one base station over the ground of a city, (rows, columns), outdoors."""
-    grid = scene.grid
-    places = np.column_stack([grid.centres, np.full(grid.cells, _ALTITUDE)])
-    return outdoors(scene, scene.gain(places, bs).reshape(grid.shape))
+    values = scene.gain(centres(scene.grid, _ALTITUDE), bs)
+    return outdoors(scene, values.reshape(scene.grid.shape))
 
 
 def outdoors(scene: Scene, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -64,9 +64,7 @@ class Subject:
     @cached_property
     def scene(self) -> Scene | None:
         """The synthetic city, for runs in one."""
-        if self.source is None or self.source.data is not None:
-            return None
-        return Scene.synthetic(self.source.city, cell_size=self.source.cell_size)
+        return None if self.source is None else self.source.scene
 
     @cached_property
     def mae_db(self) -> float:

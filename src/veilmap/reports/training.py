@@ -7,7 +7,7 @@ import numpy as np
 from veilmap import _html, plots
 from veilmap._html import Html
 from veilmap.federation import HistoryRow
-from veilmap.pictures import Curves, Line, Panel
+from veilmap.pictures import Curves, Kind, Line, Panel
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def section(history: list[HistoryRow]) -> list[Html]:
 
 
 def _curve(quantity: _Quantity, rounds: np.ndarray, values: np.ndarray) -> Html:
-    kind = "line" if len(rounds) > 1 else "dots"
+    kind: Kind = "line" if len(rounds) > 1 else "dots"
     label = f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
     panel = Panel("", "round", label, (Line(quantity.name, rounds, values, kind=kind),))
     picture = Curves(quantity.field, quantity.caption, (panel,))
