@@ -25,6 +25,7 @@ th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(-
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tbody th { font-weight: inherit; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: white; }
+.wide img { min-width: 50rem; }
 figcaption { font-size: .9rem; opacity: .8; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr));
   gap: 0 1.5rem; }
@@ -39,11 +40,15 @@ ul.findings { list-style: none; padding: 0; } ul.findings li { margin: .5rem 0 .
   body { max-width: none; margin: 0; padding: 0; font-size: 11pt; }
   h2, h3 { break-after: avoid; } figure, tr { break-inside: avoid; } img { max-height: 23cm; }
   .pictures { grid-template-columns: 1fr 1fr; } .wide { overflow: visible; }
-  table { font-size: 8.5pt; } th, td { padding: .1rem .35rem; } }
+  .wide img { min-width: 0; }   table { font-size: 8.5pt; } th, td { padding: .1rem .35rem; } }
 """.strip()
 
 # Even what slipped through could neither run nor ask for anything.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+# Pixels of a picture to those of a page: letters of pictures come out as large as small print.
+_SHRUNK = 0.8
+_LONG = 2.0  # times as wide as high: too small to read on a phone, so that it scrolls instead
 
 
 def text(value: object) -> Html:
@@ -100,10 +105,14 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -
 def picture(png: bytes, caption: str, seen: str = "") -> Html:
     """A picture inside the page; ``seen`` says what is on it to who cannot see it."""
     data = base64.b64encode(png).decode()
-    return Html(
-        f'<figure><img alt="{text(seen or caption)}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{text(caption)}.</figcaption></figure>"
+    width, height = (round(_SHRUNK * int.from_bytes(png[at : at + 4])) for at in (16, 20))
+    image = (
+        f'<img alt="{text(seen or caption)}" width="{width}" height="{height}"'
+        f' src="data:image/png;base64,{data}">'
     )
+    if width > _LONG * height:
+        image = f'<div class="wide" role="region" tabindex="0" aria-label="picture">{image}</div>'
+    return Html(f"<figure>{image}<figcaption>{text(caption)}.</figcaption></figure>")
 
 
 def pictures(several: Iterable[Html]) -> Html:

@@ -116,7 +116,7 @@ def _(picture: Maps) -> Figure:
         axes.set_xlabel("x, east (m)", fontsize=SIZE)
     for axes in grid[:, 0]:
         axes.set_ylabel("y, north (m)", fontsize=SIZE)
-    scale = figure.colorbar(shown, ax=list(grid.flat), shrink=0.8)
+    scale = figure.colorbar(shown, ax=list(grid.flat), shrink=0.8, aspect=20 * rows)
     scale.set_label(picture.scale, size=SIZE)
     scale.ax.tick_params(labelsize=SMALL)
     _explain_marks(figure, list(grid.flat), len(panels))
@@ -125,7 +125,7 @@ def _(picture: Maps) -> Figure:
 
 def _mark(axes: Axes, panel: MapPanel, names: Sequence[str]) -> None:
     """The user, and every estimate in a colour and shape of its own."""
-    axes.set_title(panel.title, fontsize=SIZE)
+    axes.set_title(panel.title, fontsize=SIZE, pad=8)  # room for marks on the edge
     axes.tick_params(labelsize=SMALL)
     if panel.user is not None:
         ring: dict[str, Any] = {"ms": 11, "mfc": "none", "ls": "", "clip_on": False}

@@ -51,15 +51,15 @@ def knobs_of(public: Mapping[str, Any]) -> Knobs:
     )
 
 
-def section(subject: Subject, user: ClientId) -> list[Html]:
-    """One user in the first and the last kept round that they took part in."""
+def section(subject: Subject, user: ClientId, level: int) -> list[Html]:
+    """One user in the first and last kept round that they took part in, under headings."""
     transcript = subject.run.transcript
     knobs = knobs_of(transcript.mechanism)
     rounds = subject.rounds_of(user)
     parts = [_html.paragraph(_explained(transcript, knobs, known=subject.data is not None))]
     for number in dict.fromkeys((rounds[0], rounds[-1])):
         exposure, left_out = _looked_at(subject.witness, transcript, user, number, knobs)
-        parts.append(_html.heading(f"User {user} in round {number + 1}", 4))
+        parts.append(_html.heading(f"User {user} in round {number + 1}", level))
         if left_out:
             parts.append(_html.paragraph(f"Only what was sent is shown: {left_out}."))
         picture = _picture(exposure, transcript, knobs)

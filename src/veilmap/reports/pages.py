@@ -51,8 +51,11 @@ def write_page(
         body += _tradeoff(subjects, found)
     for number, subject in enumerate(subjects):
         say(f"drawing {subject.name}")
-        body.append(_html.heading(f"Run {subject.name}", anchor=_anchor(number)))
-        body += _about(subject, found.get(subject.name), chosen.get(subject.name))
+        level = 2
+        if len(subjects) > 1:  # else the page's title says it
+            body.append(_html.heading(f"Run {subject.name}", level, _anchor(number)))
+            level += 1
+        body += _about(subject, found.get(subject.name), chosen.get(subject.name), level)
     title = f"Run {subjects[0].name}" if len(subjects) == 1 else f"{len(subjects)} runs compared"
     _files.write_text(_html.page(title, body), path)
 
@@ -71,15 +74,15 @@ def _anchor(number: int) -> str:
     return f"run-{number + 1}"
 
 
-def _about(subject: Subject, audit: Audit | None, user: ClientId | None) -> list[Html]:
-    """All sections about one run."""
+def _about(subject: Subject, audit: Audit | None, user: ClientId | None, level: int) -> list[Html]:
+    """All sections about one run, with headings of a level."""
     parts = [
         _html.facts(words.facts(subject)),
-        _html.heading("The map", 3),
+        _html.heading("The map", level),
         *maps.section(subject),
-        _html.heading("Training", 3),
+        _html.heading("Training", level),
         *training.section(subject.run.history),
-        _html.heading("What the server sees", 3),
+        _html.heading("What the server sees", level),
     ]
     if not subject.run.transcript.rounds:
         return [*parts, _html.paragraph(words.NO_UPLOADS)]
@@ -88,8 +91,8 @@ def _about(subject: Subject, audit: Audit | None, user: ClientId | None) -> list
     if user is None:
         user = exposures.typical_user(subject, audit)
         parts.append(_html.paragraph(_typical(user, audit)))
-    parts += exposures.section(subject, user)
-    parts.append(_html.heading("What attackers find: the audit", 3))
+    parts += exposures.section(subject, user, level + 1)
+    parts.append(_html.heading("What attackers find: the audit", level))
     if audit is None:
         why = f"The measurements are not at hand, so nothing can be scored: {subject.missing}."
         return [*parts, _html.paragraph(why)]
