@@ -65,7 +65,7 @@ class Page(HTMLParser):
         self.words.append(data)
         if self._open and self._open[-1] in ("th", "td"):
             self._cells.append(data)
-        elif self._open and self._open[-1] == "caption":
+        elif "caption" in self._open:
             self._caption = data
 
 

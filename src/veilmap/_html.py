@@ -21,9 +21,12 @@ h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid va
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem;
   font-variant-numeric: tabular-nums; overflow-wrap: normal; }
 caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
+caption span { display: inline-block; position: sticky; left: 0; max-width: calc(100vw - 2rem); }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } tbody th { font-weight: inherit; }
+th:first-child, td:first-child { text-align: left; } tbody th { font-weight: inherit;
+  position: sticky; left: 0; background: Canvas; }
+code { display: inline-block; max-width: 100%; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: white; }
 .wide img { min-width: 50rem; }
 figcaption { font-size: .9rem; opacity: .8; }
@@ -31,16 +34,19 @@ figcaption { font-size: .9rem; opacity: .8; }
   gap: 0 1.5rem; }
 dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.2rem; }
 dl.facts dt { font-weight: 600; } dl.facts dd { margin: 0; }
-@media (max-width: 40rem) { dl.facts { display: block; } dl.facts dd { margin-bottom: .6rem; } }
+@media (max-width: 40rem) { dl.facts { display: block; } dl.facts dd { margin-bottom: .6rem; }
+  th, td { padding: .2rem .4rem; } }
 ul.findings { list-style: none; padding: 0; } ul.findings li { margin: .5rem 0 .5rem 1.6rem;
   text-indent: -1.6rem; }
 .yes { color: var(--yes); } .no { color: var(--no); font-weight: 600; }
 @page { margin: 15mm; }
 @media print { :root { color-scheme: light; --no: #b3400a; --yes: #00684a; }
   body { max-width: none; margin: 0; padding: 0; font-size: 11pt; }
-  h2, h3 { break-after: avoid; } figure, tr { break-inside: avoid; } img { max-height: 23cm; }
-  .pictures { grid-template-columns: 1fr 1fr; } .wide { overflow: visible; }
-  .wide img { min-width: 0; }   table { font-size: 8.5pt; } th, td { padding: .1rem .35rem; } }
+  h2, h3, h4 { break-after: avoid; } figure, table, tr { break-inside: avoid; }
+  img { width: auto; max-height: 16cm; } .wide { overflow: visible; } .wide img { min-width: 0; }
+  .pictures { display: block; } .pictures figure { display: inline-block; width: 48%;
+  margin: 0 1% .5rem 0; vertical-align: top; }
+  table { font-size: 8.5pt; } th, td { padding: .05rem .35rem; } }
 """.strip()
 
 # Even what slipped through could neither run nor ask for anything.
@@ -97,7 +103,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -
     # A part that scrolls must be reachable by keyboard, and have a name.
     return Html(
         f'<div class="wide" role="region" tabindex="0" aria-label="{text(caption)}">'
-        f"<table><caption>{text(caption)}</caption>"
+        f"<table><caption><span>{text(caption)}</span></caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

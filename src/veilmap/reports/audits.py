@@ -115,7 +115,7 @@ def headline(audit: Audit) -> str:
     )
 
 
-def errors_figure(audit: Audit) -> Figure:
+def errors_figure(audit: Audit, columns: int | None = None) -> Figure:
     """How far every attack is off: the share of users found within a distance."""
     panels = {
         title: {
@@ -123,11 +123,14 @@ def errors_figure(audit: Audit) -> Figure:
         }
         for title, when in shown_rounds(audit).items()
     }
-    return plots.cdf_figure(panels, f"How far attackers are off ({label(audit)})")
+    return plots.cdf_figure(panels, f"How far attackers are off ({label(audit)})", columns)
 
 
 def beliefs_figure(
-    audit: Audit, radio_map: RadioMap, client: ClientId | None = None
+    audit: Audit,
+    radio_map: RadioMap,
+    client: ClientId | None = None,
+    columns: int | None = None,
 ) -> Figure | None:
     """What an attack believes about one user; None where none believes anything.
 
@@ -149,7 +152,7 @@ def beliefs_figure(
         return None
     title = f"What the {found.attack} attack believes about user {client} ({label(audit)})"
     return plots.posterior_figure(
-        radio_map.grid, radio_map.heights, beliefs, audit.truth[client], title
+        radio_map.grid, radio_map.heights, beliefs, audit.truth[client], title, columns
     )
 
 

@@ -12,6 +12,8 @@ from veilmap.federation.messages import ClientId
 from veilmap.reports import audits, exposures, maps, training, words
 from veilmap.reports.subjects import Subject
 
+_COLUMNS = 2  # of panels: more are too small on paper and on phones
+
 _LIMITS = (
     "An audit shows what these attacks found in these rounds. It bounds nothing: another attack,"
     " or more rounds, could find more."
@@ -122,12 +124,12 @@ def _audit(subject: Subject, audit: Audit, user: ClientId) -> list[Html]:
             audits.table_rows(audit),
         ),
         _html.picture(
-            plots.png(audits.errors_figure(audit)),
+            plots.png(audits.errors_figure(audit, _COLUMNS)),
             "Share of users whom attacks find within a distance; further left is closer",
             f"Curves of the share of users found within a distance, an attack each. {strongest}",
         ),
     ]
-    beliefs = audits.beliefs_figure(audit, subject.run.radio_map, user)
+    beliefs = audits.beliefs_figure(audit, subject.run.radio_map, user, _COLUMNS)
     if beliefs is not None:
         caption = f"Where an attack that knows the defence believes user {user} to be"
         parts.append(_html.picture(plots.png(beliefs), caption))

@@ -48,7 +48,8 @@ def facts(subject: Subject) -> list[tuple[str, str]]:
         ("Map", f"{columns} × {rows} cells of {run.radio_map.grid.cell_size:g} m"),
         ("Map error", _map_error(subject.mae_db)),
         ("Measurements", _measurements(subject)),
-        *([("To make it again", f"`{made}`")] if made else []),
+        # In pieces, so that lines break between options.
+        *([("To make it again", f"`{made}`".replace(" --", "` `--"))] if made else []),
     ]
 
 
