@@ -44,8 +44,8 @@ ul.findings { list-style: none; padding: 0; } ul.findings li { margin: .5rem 0 .
   body { max-width: none; margin: 0; padding: 0; font-size: 11pt; }
   h2, h3, h4 { break-after: avoid; } figure, table, tr { break-inside: avoid; }
   img { width: auto; max-height: 16cm; } .wide { overflow: visible; } .wide img { min-width: 0; }
-  .pictures { display: block; } .pictures figure { display: inline-block; width: 48%;
-  margin: 0 1% .5rem 0; vertical-align: top; }
+  .pictures { display: block; orphans: 1; widows: 1; } .pictures figure { display: inline-block;
+  width: 48%; margin: 0 1% .5rem 0; vertical-align: top; } .pictures img { max-height: 6.5cm; }
   table { font-size: 8.5pt; } th, td { padding: .05rem .35rem; } }
 """.strip()
 
