@@ -97,6 +97,8 @@ def runs(tmp_path_factory, town):
         "unkept": [str(place / "links.parquet"), "--mechanism", "none"],
         "city": ["--city", "1", "--users", "6", "--cell-size", "15", "--keep-uploads", "1,2,3",
                  "--share", "0.6", "--degrees", "3"],
+        "field": [*files, "--mechanism", "none", "--server-sees", "sums", "--residual", "30",
+                  "--calibrate", "stations", "--keep-uploads", "3"],
     }.items():  # fmt: skip
         with pytest.raises(SystemExit) as end:
             vm_main("train", *options, "--rounds", "3", "--seed", "1", "--out", str(place / name))
@@ -125,7 +127,7 @@ def quick(monkeypatch):
 def written(runs):
     """The page of every kind of run, written once; one of them with all its pictures."""
     pages = {}
-    for name in (ODD, "aggregate", "unkept", "city"):
+    for name in (ODD, "aggregate", "unkept", "city", "field"):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
             if name != ODD:
                 patch.setattr(plots, "png", undrawn)
@@ -183,7 +185,7 @@ def test_the_head_says_what_the_run_is(written, audits):
     assert "synthetic city 1, whose truth is known" in written["city"].text
 
 
-@pytest.mark.parametrize("name", ["city", "aggregate", "unkept"])
+@pytest.mark.parametrize("name", ["city", "aggregate", "unkept", "field"])
 def test_the_command_makes_the_same_run_again(runs, written, tmp_path, name):
     subject = reports.Subject.opened(runs / name, name)
     words = shlex.split(to_make_again(subject))
@@ -253,12 +255,19 @@ def test_a_run_without_uploads_says_how_to_see_attacks(written):
     assert "Map error not measured" in page.text
 
 
+def test_rounds_that_no_attack_reads_are_named(written):
+    page = written["field"]
+    assert "kept only rounds that learn a residual field" in page.text
+    assert page.tables == {}
+
+
 def test_a_server_of_sums_shows_sums_and_the_promise_with_what_it_rests_on(written):
     page = written["aggregate"]
     for words in (
         "only sums over a round's users", "(ε, δ) = (6.00, 0.001) for one user's contributions",
         "at least 90% of a round's users adding their noise", "This run's noise came from a seed",
-        "The mean gradient of 8 users", "has no such parameters; taken are μ = 50, ρ = 1",
+        "The ring is where the user was", "The mean gradient of 8 users",
+        "has no such parameters; taken are μ = 50, ρ = 1",
     ):  # fmt: skip
         assert words in page.text
     assert any("ε is" in image["alt"] for image in page.every("img"))

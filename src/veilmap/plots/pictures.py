@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from veilmap.pictures import Curves, Line, MapPanel, Maps, Panel, SideView
 from veilmap.plots._style import ATTACKER, COLOURS, HEIGHTS, MARKERS, SIZE, SMALL, USER
@@ -79,6 +79,8 @@ def _dress(axes: Axes, panel: Panel, labelled: bool) -> None:
         shown = sorted({float(x) for line in panel.lines for x in line.x})
         if len(shown) <= _FEW and max(shown) <= 1000:
             _tick_at(axes, shown)
+    elif all((line.x % 1 == 0).all() for line in panel.lines):  # no round is half
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if panel.log_y:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=8))

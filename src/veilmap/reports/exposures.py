@@ -95,7 +95,8 @@ def _explained(transcript: Transcript, knobs: Knobs, *, known: bool) -> str:
         )
     words += (
         " Beside what was sent stand the same gradients without noise, with uniform and with"
-        " geometry-aligned noise, drawn for this report."
+        " geometry-aligned noise, drawn for this report. The ring is where the user was: this page"
+        " is for who holds the measurements anyway."
     )
     public = transcript.mechanism
     lacking = [

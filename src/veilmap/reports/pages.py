@@ -142,7 +142,9 @@ def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[H
     missing = [subject.name for subject in subjects if subject.name not in found]
     if found:
         named = audits.by_label((name, audit) for name, audit in found.items())
-        caption = "Map error against the strongest attack's median error; up is safer, left better"
+        caption = (
+            "Map error against the strongest attack's median error: up, attacks are further off"
+        )
         parts += [
             _html.picture(plots.png(audits.tradeoff_figure(named)), caption),
             _html.table(
