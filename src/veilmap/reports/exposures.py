@@ -9,7 +9,7 @@ from veilmap import _html, plots
 from veilmap._html import Html
 from veilmap.auditing import Audit
 from veilmap.errors import VeilmapError
-from veilmap.exposing import SENT, Exposure, Knobs, Witness
+from veilmap.exposing import SENT, Exposure, Knobs, Scheme, Witness
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
 from veilmap.pictures import MapPanel, Maps
@@ -152,7 +152,7 @@ def _titles(knobs: Knobs) -> dict[str, str]:
     }
 
 
-def _in_order(exposure: Exposure) -> dict[str, Any]:
+def _in_order(exposure: Exposure) -> dict[str, Scheme]:
     """Schemes with what was sent at the end."""
     order = [name for name in (*_PLAIN.schemes, SENT) if name in exposure.schemes]
     return {name: exposure.schemes[name] for name in order}
