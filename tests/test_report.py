@@ -173,6 +173,13 @@ def audits(runs):
     return found
 
 
+def test_brackets_in_a_folders_name_are_no_markup(capsys, quick, runs, tmp_path):
+    shutil.copytree(runs / "unkept", tmp_path / "[" / "b]")
+    code, said, _ = command(capsys, "report", str(tmp_path / "[" / "b]"))
+    assert code == 0
+    assert "[/b]/report.html" in said.replace("\n", "")
+
+
 def test_the_head_says_what_the_run_is(written, audits):
     text = written[ODD].text
     for words in (

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from veilmap.commands._common import console, folder_names, writable_folder
 from veilmap.errors import VeilmapError
@@ -48,9 +49,9 @@ def report(
             for folder, name in zip(runs, names, strict=True)
         ]
         reports.write_page(
-            subjects, path, user=user, on_step=lambda step: status.update(f"{step} …")
+            subjects, path, user=user, on_step=lambda step: status.update(escape(f"{step} …"))
         )
-    console.print(f"Wrote {path}")
+    console.print(escape(f"Wrote {path}"))
 
 
 def _file(runs: Sequence[Path], out: Path | None) -> Path:
