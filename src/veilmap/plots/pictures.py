@@ -80,7 +80,7 @@ def _dress(axes: Axes, panel: Panel, labelled: bool) -> None:
         if len(shown) <= _FEW and max(shown) <= 1000:
             _tick_at(axes, shown)
     elif all((line.x % 1 == 0).all() for line in panel.lines):  # no round is half
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     if panel.log_y:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=8))
