@@ -375,7 +375,9 @@ def test_maps_and_side_views_are_drawn():
     from veilmap import Grid
 
     grid = Grid(3.0, (4, 5))
-    panel = MapPanel("p", np.arange(20.0).reshape(4, 5), np.array([3.0, 3.0]), np.array([9.0, 6.0]))
+    panel = MapPanel(
+        "p", np.arange(20.0).reshape(4, 5), np.array([3.0, 3.0]), {"attacker": np.array([9.0, 6.0])}
+    )
     figure = plots.draw(Maps("m", "c", grid, "height (m)", ((panel, panel), (panel, panel))))
     assert figure.axes[-1].get_ylabel() == "height (m)"
     cells = np.linspace(0, 9, 4)

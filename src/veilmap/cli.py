@@ -16,6 +16,7 @@ from veilmap.commands import (
     demo,
     export,
     federation,
+    report,
     reproduce,
     serve,
     train,
@@ -60,6 +61,10 @@ app.command(
     epilog="Example: `veilmap train --keep-uploads 1,50,100,150,200 --out run` then"
     " `veilmap audit run`"
 )(audit.audit)
+app.command(
+    epilog="Examples: `veilmap report run`, `veilmap report run --user 17 --out run.html`,"
+    " `veilmap report run-a run-b --out both.html`"
+)(report.report)
 app.command(
     epilog="Examples: `veilmap export run gain.tif --station site-7`,"
     " `veilmap export run lines.geojson --bs 120,80,25 --levels -110,-100,-90`,"

@@ -27,6 +27,7 @@ from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import ServerSees
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
+from veilmap.reports.maps import nearest_to_middle, outdoors, true_gain
 from veilmap.scene import Scene
 from veilmap.sources import Source
 
@@ -38,9 +39,6 @@ SCHEMES: dict[str, tuple[Mechanism, ServerSees]] = {
     "no noise, sums only": (NoNoise(), "sums"),
 }
 _SHOWN = "aligned, μ = 50, ρ = 1"  # whose map is drawn
-
-# Places inside buildings are left out of gain and error maps: nobody measures there.
-_INDOORS = np.nan
 
 
 @dataclass(frozen=True)
@@ -184,19 +182,16 @@ def _noise_floor(scene: Scene, unseen: Measurements) -> float:
 
 
 def _map_figures(scene: Scene, learned: Run, out: Path) -> list[Path]:
-    grid, bs, radio_map = scene.grid, _middle_station(scene), learned.radio_map
-    outdoors = scene.heights == 0
-    places = np.column_stack([grid.centres, np.full(grid.cells, 1.5)])
-    true_gain = np.where(outdoors, scene.gain(places, bs).reshape(grid.shape), _INDOORS)
-    gain = np.where(outdoors, radio_map.predict_area(bs), _INDOORS)
+    grid, radio_map = scene.grid, learned.radio_map
+    bs = scene.base_stations[nearest_to_middle(grid, scene.base_stations)]
+    truth = true_gain(scene, bs)
+    gain = outdoors(scene, radio_map.predict_area(bs))
     figures = {
         "heights_true.png": plots.heights_figure(grid, scene.heights, "true heights"),
         "heights_learned.png": plots.heights_figure(grid, radio_map.heights, "learned heights"),
         "gain_predicted.png": plots.gain_figure(grid, gain, bs, "predicted gain at 1.5 m"),
-        "gain_error.png": plots.error_figure(grid, gain - true_gain, bs, "error of the gain"),
-        "overview.png": plots.overview(
-            grid, (scene.heights, radio_map.heights), (true_gain, gain), bs
-        ),
+        "gain_error.png": plots.error_figure(grid, gain - truth, bs, "error of the gain"),
+        "overview.png": plots.overview(grid, (scene.heights, radio_map.heights), (truth, gain), bs),
     }
     return [plots.save(figure, out / name) for name, figure in figures.items()]
 
@@ -224,14 +219,6 @@ def _typical_user(learned: Run, number: int) -> int | str:
     seen = learned.transcript.uploads(number)
     order = np.argsort(np.linalg.norm(seen.uploads, axis=1))
     return seen.clients[order[len(order) // 2]]
-
-
-def _middle_station(scene: Scene) -> NDArray[np.float64]:
-    """The base station nearest to the middle of the area."""
-    west, east, south, north = scene.grid.extent
-    middle = np.array([(west + east) / 2, (south + north) / 2])
-    apart = np.linalg.norm(scene.base_stations[:, :2] - middle, axis=1)
-    return scene.base_stations[np.argmin(apart)]
 
 
 def _save_rows(rows: list[Row], path: Path) -> Path:

@@ -1,5 +1,6 @@
 """What a figure shows, as data: studies say what to draw, `plots` draws it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +11,9 @@ from veilmap.geometry import Grid
 
 Values = NDArray[np.float64]
 Kind = Literal["line", "dashed", "dots"]
+
+ATTACKER = "attacker's estimate"
+"""The name of an estimate where there is one attacker only."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,21 @@ class Curves:
 
 @dataclass(frozen=True)
 class MapPanel:
-    """Values over the ground, and where a user is and an attacker looks."""
+    """Values over the ground, and where a user is and attackers look.
+
+    Attributes
+    ----------
+    title : str
+    values : (rows, columns) float
+    user : (2,) float, optional
+    estimates : mapping from name to (2,) float
+        For the legend; those of the same name in other panels look alike.
+    """
 
     title: str
     values: Values = field(repr=False)
     user: Values | None = None
-    attacker: Values | None = None
+    estimates: Mapping[str, Values] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,7 @@ class Maps:
     scale : str
         What the colours mean, with its unit.
     rows : tuple of rows of MapPanel
+        Where the last is shorter, the legend takes its free places.
     limits : (low, high), optional
         Of the colour scale; by default from all values.
     """

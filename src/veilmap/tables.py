@@ -55,10 +55,10 @@ def audit_table(audit: Audit, path: Path) -> Table:
     table = _table(
         f"Where attackers place the users of {path.resolve().name}: {reports.label(audit)}"
     )
-    table.caption = "distances in metres; ≤10: percent of users found within 10 m"
-    table.add_column("attack", no_wrap=True)
-    table.add_column("round", no_wrap=True)
-    _numbers(table, "median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100")
+    table.caption = reports.UNITS
+    for title in reports.COLUMNS[:2]:
+        table.add_column(title, no_wrap=True)
+    _numbers(table, *reports.COLUMNS[2:])
     before = ""
     for name, *figures in reports.table_rows(audit):
         if before and name != before:
@@ -68,29 +68,14 @@ def audit_table(audit: Audit, path: Path) -> Table:
     return table
 
 
-def audit_headline(audit: Audit) -> str:
-    """The strongest attack, and what was promised."""
-    best, prior = audit.strongest, audit.prior
-    seen = f"{len(audit.rounds)} rounds" if best.when == "all" else f"round {int(best.when) + 1}"
-    mae = "not measured" if math.isnan(audit.mae_db) else f"{audit.mae_db:.2f} dB"
-    return (
-        f"Strongest attack: {best.attack} on {seen}, median error {metres(best.median.value)} m"
-        f" (95 % CI {metres(best.median.low)} to {metres(best.median.high)}); guessing gives"
-        f" {prior.median.value:.0f} m.\nLeast RMSE of all attacks: {audit.closest_rmse:.2f} ×"
-        f" guessing. Map MAE: {mae}.\nPromise: {audit.promise}."
-    )
-
-
 def tradeoff_table(audits: Mapping[str, Audit]) -> Table:
     """Map error against the strongest attack, one line a run."""
     table = _table("Map error against the strongest attack")
-    table.add_column("run", no_wrap=True)
-    _numbers(table, "map MAE (dB)")
-    table.add_column("strongest attack", no_wrap=True)
-    _numbers(table, "median (m)")
-    for name, audit in audits.items():
-        best = audit.strongest
-        table.add_row(name, f"{audit.mae_db:.2f}", best.attack, metres(best.median.value))
+    for title in reports.TRADEOFF_COLUMNS:
+        number = "(" in title  # has a unit
+        table.add_column(title, justify="right" if number else "left", no_wrap=True)
+    for row in reports.tradeoff_rows(audits):
+        table.add_row(*row)
     return table
 
 

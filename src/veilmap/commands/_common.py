@@ -1,6 +1,7 @@
 """What commands share: the terminal, progress bars, checks before work begins."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,3 +60,12 @@ def writable_folder(folder: Path) -> None:
         raise VeilmapError(f"{nearest} is a file; name a folder to write to")
     if not os.access(nearest, os.W_OK):
         raise VeilmapError(f"cannot write to the folder {nearest}; name another one")
+
+
+def folder_names(runs: Sequence[Path]) -> list[str]:
+    """A name for each run that no other has: its folder's, numbered where they are alike."""
+    names = [path.resolve().name for path in runs]
+    return [
+        name if names.count(name) == 1 else f"{number + 1}-{name}"
+        for number, name in enumerate(names)
+    ]

@@ -1,12 +1,11 @@
 """`veilmap audit`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from veilmap.commands._common import console, counted, writable_folder
+from veilmap.commands._common import console, counted, folder_names, writable_folder
 from veilmap.sources import measurements_behind
 
 
@@ -39,19 +38,19 @@ def audit(
 
     folder = out or (runs[0] / "audit" if len(runs) == 1 else Path("veilmap-audit"))
     writable_folder(folder)
-    names = _folder_names(runs)
+    names = folder_names(runs)
     loaded = [(path, Run.load(path), *measurements_behind(path, data, test)) for path in runs]
-    audits: dict[str, Audit] = {}
+    found_of: list[tuple[str, Audit]] = []
     for name, (path, run, truth, unseen) in zip(names, loaded, strict=True):
         with console.status(f"attacking {path} …"):
             found = auditing.audit(run, truth, rounds=_chosen_rounds(rounds), test=unseen)
         console.print(tables.audit_table(found, path))
-        console.print(tables.audit_headline(found))
-        label = reports.label(found)
-        audits[label if label not in audits else f"{label} ({name})"] = found
+        console.print(reports.headline(found))
+        found_of.append((name, found))
         own = folder if len(runs) == 1 else folder / name
         files = reports.write_audit(found, run.radio_map, own)
         console.print("Wrote " + ", ".join(file.name for file in files) + f" to {own}/")
+    audits = reports.by_label(found_of)
     if len(runs) > 1:
         console.print(tables.tradeoff_table(audits))
         console.print(f"Wrote {reports.write_tradeoff(audits, folder)}")
@@ -63,12 +62,3 @@ def audit(
 def _chosen_rounds(text: str) -> list[int] | None:
     """The kept rounds to audit, or None for the default."""
     return counted("--rounds", text) or None
-
-
-def _folder_names(runs: Sequence[Path]) -> list[str]:
-    """A name for each run that no other has: its folder's, numbered where they are alike."""
-    names = [path.resolve().name for path in runs]
-    return [
-        name if names.count(name) == 1 else f"{number + 1}-{name}"
-        for number, name in enumerate(names)
-    ]

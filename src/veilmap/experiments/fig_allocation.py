@@ -14,7 +14,7 @@ from veilmap.experiments.tasks import Task
 from veilmap.experiments.trials import DEFAULT, Snapshot
 from veilmap.geometry import Grid
 from veilmap.mechanisms import GeometryAligned, NoNoise, UniformNoise
-from veilmap.pictures import Curves, Line, MapPanel, Maps, Panel
+from veilmap.pictures import ATTACKER, Curves, Line, MapPanel, Maps, Panel
 
 _SHOWN = 1e-3  # energies below this share of the mean are drawn alike
 
@@ -106,7 +106,7 @@ class FigAllocation(Experiment):
                 f"{name}: {np.linalg.norm(found[name] - position):.0f} m off",
                 np.log10(np.maximum(upload**2 / typical, _SHOWN)).reshape(grid.shape),
                 position,
-                found[name],
+                {ATTACKER: found[name]},
             )
             for name, upload in uploads.items()
         )

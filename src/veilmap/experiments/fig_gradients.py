@@ -14,7 +14,7 @@ from veilmap.experiments.trials import DEFAULT, Snapshot, city
 from veilmap.geometry import Grid
 from veilmap.mechanisms import GeometryAligned, NoNoise, UniformNoise
 from veilmap.mechanisms.base import UploadNoise
-from veilmap.pictures import MapPanel, Maps
+from veilmap.pictures import ATTACKER, MapPanel, Maps
 from veilmap.radiomap import local_gradients
 
 
@@ -73,7 +73,7 @@ class FigGradients(Experiment):
         budget = getattr(mechanism, "noise_budget", 0)
         title = f"{name}, μ = {budget:g}" if budget else "no noise"
         values = np.sqrt(np.abs(upload)).reshape(grid.shape)
-        return MapPanel(f"{title}: {away:.0f} m off", values, position, estimate)
+        return MapPanel(f"{title}: {away:.0f} m off", values, position, {ATTACKER: estimate})
 
 
 def typical_gradient(

@@ -1,7 +1,5 @@
 """Results on paper: one Markdown file and one HTML file that needs nothing beside it."""
 
-import base64
-import html
 import os
 import platform
 from collections.abc import Sequence
@@ -10,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from veilmap import __version__, _files
+from veilmap import __version__, _files, _html
+from veilmap._html import Html
 from veilmap._threads import threads
 from veilmap.experiments.results import Finding, Result, Table
 
@@ -120,87 +119,27 @@ def _markdown_table(table: Table) -> str:
 
 # ---- HTML
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8885; --no: #b3400a; --yes: #00684a; }
-@media (prefers-color-scheme: dark) { :root { --no: #ff9d6b; --yes: #5fd3a8; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid var(--line);
-  padding-top: 1rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem;
-  font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
-th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--line);
-  white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: white; }
-figcaption { font-size: .9rem; opacity: .8; }
-ul.findings { list-style: none; padding: 0; } ul.findings li { margin: .5rem 0 .5rem 1.6rem;
-  text-indent: -1.6rem; }
-.yes { color: var(--yes); } .no { color: var(--no); font-weight: 600; }
-@media print { body { max-width: none; } h2 { break-after: avoid; } figure, table {
-  break-inside: avoid; } }
-""".strip()
-
 
 def _page(results: Sequence[Result], about: About, pictures: dict[str, Path]) -> str:
-    title = html.escape(_title(results))
-    parts = [
-        "<!doctype html>",
-        f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<style>{_STYLE}</style></head><body>",
-        f"<h1>{title}</h1>",
-        *(f"<p>{_inline(line)}</p>" for line in about.lines()),
-    ]
+    body = [_html.paragraph(line) for line in about.lines()]
     if len(results) > 1:
-        items = "".join(
-            f'<li><a href="#{result.name}">{html.escape(_summary(result))}</a></li>'
-            for result in results
-        )
-        parts.append(f"<h2>What holds</h2><ul>{items}</ul>")
+        body.append(_html.heading("What holds"))
+        body.append(_html.contents((result.name, _summary(result)) for result in results))
     for result in results:
-        parts.append(f'<h2 id="{result.name}">{result.name}: {html.escape(result.title)}</h2>')
-        parts.append(f"<p>{html.escape(result.shows)}</p>")
-        parts += [_page_table(table) for table in result.tables]
-        parts += [_page_picture(p.caption, pictures[p.name]) for p in result.pictures]
+        body.append(_html.heading(f"{result.name}: {result.title}", anchor=result.name))
+        body.append(_html.paragraph(result.shows))
+        body += [_html.table(one.title, one.columns, one.text()) for one in result.tables]
+        body += [_html.picture(pictures[p.name].read_bytes(), p.caption) for p in result.pictures]
         if result.findings:
             items = "".join(_item(finding) for finding in result.findings)
-            parts.append(f'<ul class="findings">{items}</ul>')
-    return "\n".join([*parts, "</body></html>"]) + "\n"
+            body.append(Html(f'<ul class="findings">{items}</ul>'))
+    return _html.page(_title(results), body)
 
 
-def _inline(text: str) -> str:
-    """Backquotes to code."""
-    pieces = html.escape(text).split("`")
-    return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(pieces))
-
-
-def _page_table(table: Table) -> str:
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in table.text()
-    )
-    caption = html.escape(table.title)
-    return (
-        f'<div class="wide"><table><caption>{caption}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _page_picture(caption: str, path: Path) -> str:
-    data = base64.b64encode(path.read_bytes()).decode()
-    text = html.escape(caption)
-    return (
-        f'<figure><img alt="{text}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{text}.</figcaption></figure>"
-    )
-
-
-def _item(finding: Finding) -> str:
+def _item(finding: Finding) -> Html:
     kind = "yes" if finding.holds else "no"
-    return (
-        f'<li><span class="{kind}">{_MARKS[finding.holds]}</span> {html.escape(finding.claim)}'
+    return Html(
+        f'<li><span class="{kind}">{_MARKS[finding.holds]}</span> {_html.text(finding.claim)}'
         f' <span class="{kind}">{finding.verdict.capitalize()}</span>:'
-        f" {html.escape(finding.measured)}.</li>"
+        f" {_html.text(finding.measured)}.</li>"
     )

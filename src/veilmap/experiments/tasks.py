@@ -26,7 +26,7 @@ Outcome = Mapping[str, NDArray]
 
 # These decide how results look, not what they are.
 _ONLY_SHOW = {
-    "__init__.py", "cli.py", "commands", "demo.py", "pictures.py", "plots", "reports.py",
+    "__init__.py", "_html.py", "cli.py", "commands", "demo.py", "pictures.py", "plots", "reports",
     "sources.py", "tables.py", "benchmarks", "experiments", "web",
 }  # fmt: skip
 _ROOT = Path(inspect.getfile(veilmap)).parent

@@ -1,6 +1,6 @@
 """Results to figures; the only place with matplotlib."""
 
-from veilmap.plots._style import save
+from veilmap.plots._style import png, save
 from veilmap.plots.audits import cdf_figure, posterior_figure, tradeoff_figure
 from veilmap.plots.maps import (
     error_figure,
@@ -20,6 +20,7 @@ __all__ = [
     "gain_figure",
     "heights_figure",
     "overview",
+    "png",
     "posterior_figure",
     "save",
     "save_layer_image",

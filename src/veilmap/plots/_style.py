@@ -1,5 +1,6 @@
 """What all figures share: sizes, colours that colour-blind readers can tell apart, saving."""
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +24,26 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#d
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
+_DPI = 150
+
+
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure whole or not at all."""
     with _files.replacing(path) as temporary:
-        figure.savefig(temporary, dpi=150, format=path.suffix.lstrip("."))
+        figure.savefig(temporary, dpi=_DPI, format=path.suffix.lstrip("."))
     return path
+
+
+def png(figure: Figure) -> bytes:
+    """A figure as the bytes of a file."""
+    stream = BytesIO()
+    figure.savefig(stream, dpi=_DPI, format="png")
+    return stream.getvalue()
+
+
+def plain(text: str) -> str:
+    """Other people's text, such as an id: its dollars are no formula."""
+    return text.replace("$", r"\$")
 
 
 def image(

@@ -4,21 +4,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from veilmap.geometry import Grid
-from veilmap.plots._style import ATTACKER, COLOURS, MARKERS, SIZE, SMALL, USER
+from veilmap.plots._style import ATTACKER, COLOURS, MARKERS, SIZE, SMALL, USER, plain
 
 _STYLES = ("-", "--", "-.", ":")
 
 
-def cdf_figure(panels: Mapping[str, Mapping[str, NDArray[np.float64]]], title: str) -> Figure:
-    """Share of users found within a distance: a panel per round, a line per attack."""
-    figure = Figure(figsize=(3.1 * len(panels) + 1.8, 3.6), layout="constrained")
+def cdf_figure(
+    panels: Mapping[str, Mapping[str, NDArray[np.float64]]], title: str, columns: int | None = None
+) -> Figure:
+    """Share of users found within a distance: a panel per round, a line per attack.
+
+    Panels stand in one row, or ``columns`` in each.
+    """
+    rows, across = _arranged(len(panels), columns)
+    below = rows > 1  # where the legend has room
+    size = (3.1 * across + (0.4 if below else 1.8), 3.6 * rows)
+    figure = Figure(figsize=size, layout="constrained")
     figure.suptitle(title, fontsize=SIZE + 1)
-    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axes, (name, errors) in zip(row, panels.items(), strict=True):
+    places = _panels(figure, len(panels), columns)
+    for axes, (name, errors) in zip(places, panels.items(), strict=True):
         for number, (attack, values) in enumerate(errors.items()):
             ordered = np.maximum(np.sort(values), 0.05)
             share = np.arange(1, len(ordered) + 1) / len(ordered)
@@ -32,9 +41,13 @@ def cdf_figure(panels: Mapping[str, Mapping[str, NDArray[np.float64]]], title: s
         axes.set_xlabel("distance from the truth (m)", fontsize=SIZE)
         axes.grid(alpha=0.3)
         axes.tick_params(labelsize=SMALL)
-    row[0].set_ylabel("share of users found within", fontsize=SIZE)
-    handles, labels = row[0].get_legend_handles_labels()
-    figure.legend(handles, labels, fontsize=SMALL, loc="outside right upper")
+    for axes in places[::across]:
+        axes.set_ylabel("share of users found within", fontsize=SIZE)
+    handles, labels = places[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, fontsize=SMALL, ncols=3 if below else 1,
+        loc="outside lower center" if below else "outside right upper",
+    )  # fmt: skip
     return figure
 
 
@@ -44,11 +57,16 @@ def posterior_figure(
     beliefs: Sequence[tuple[str, Grid, NDArray[np.floating]]],
     position: NDArray[np.float64],
     title: str,
+    columns: int | None = None,
 ) -> Figure:
-    """What an attacker believes about one user over the city: (name, grid, probability) each."""
-    figure = Figure(figsize=(3.5 * len(beliefs) + 0.8, 4.3), layout="constrained")
-    figure.suptitle(title, fontsize=SIZE + 1)
-    row = figure.subplots(1, len(beliefs), sharey=True, squeeze=False)[0]
+    """What an attacker believes about one user over the city: (name, grid, probability) each.
+
+    Panels stand in one row, or ``columns`` in each.
+    """
+    rows, across = _arranged(len(beliefs), columns)
+    figure = Figure(figsize=(3.5 * across + 0.8, 3.9 * rows + 0.4), layout="constrained")
+    figure.suptitle(plain(title), fontsize=SIZE + 1)
+    row = _panels(figure, len(beliefs), columns)
     shown = None
     for axes, (name, places, probability) in zip(row, beliefs, strict=True):
         axes.imshow(
@@ -69,13 +87,28 @@ def posterior_figure(
         axes.set_ylim(grid.extent[2:])
         axes.set_xlabel("x, east (m)", fontsize=SIZE)
         axes.tick_params(labelsize=SMALL)
-    row[0].set_ylabel("y, north (m)", fontsize=SIZE)
+    for axes in row[::across]:
+        axes.set_ylabel("y, north (m)", fontsize=SIZE)
     row[0].legend(fontsize=SMALL, loc="upper left")
     if shown is not None:
-        scale = figure.colorbar(shown, ax=list(row), shrink=0.85)
+        scale = figure.colorbar(shown, ax=row, shrink=0.85, aspect=20 * rows)
         scale.set_label("probability / that of chance (log10)", size=SIZE)
         scale.ax.tick_params(labelsize=SMALL)
     return figure
+
+
+def _arranged(count: int, columns: int | None) -> tuple[int, int]:
+    """Rows and columns of panels."""
+    across = min(count, columns or count)
+    return -(-count // across), across
+
+
+def _panels(figure: Figure, count: int, columns: int | None) -> list[Axes]:
+    """Axes of panels that share their heights; places for more are empty."""
+    axes = figure.subplots(*_arranged(count, columns), sharey=True, squeeze=False).ravel().tolist()
+    for free in axes[count:]:
+        free.set_axis_off()
+    return axes[:count]
 
 
 @dataclass(frozen=True)
@@ -103,7 +136,7 @@ def tradeoff_figure(points: Sequence[TradeoffPoint], prior_m: float) -> Figure:
         axes.errorbar(
             point.mae_db, max(point.error_m, 0.01), yerr=bars, capsize=3, ms=8, ls="",
             marker=MARKERS[number % len(MARKERS)], color=COLOURS[number % len(COLOURS)],
-            label=point.label,
+            label=plain(point.label),
         )  # fmt: skip
     figure.legend(fontsize=SMALL, loc="outside right upper")
     axes.set_yscale("log")

@@ -19,11 +19,15 @@ def heights_figure(grid: Grid, heights: NDArray[np.float64], title: str) -> Figu
 
 
 def gain_figure(
-    grid: Grid, gain: NDArray[np.float64], bs_xyz: NDArray[np.float64], title: str
+    grid: Grid,
+    gain: NDArray[np.float64],
+    bs_xyz: NDArray[np.float64],
+    title: str,
+    limits: tuple[float | None, float | None] = (None, None),
 ) -> Figure:
-    """Gain from one base station to every place on the ground."""
+    """Gain from one base station to every place on the ground; ``limits`` are the colours'."""
     figure, axes = _map_figure(title)
-    image(axes, grid, gain, "gain (dB)", GAIN)
+    image(axes, grid, gain, "gain (dB)", GAIN, limits)
     station(axes, bs_xyz)
     return figure
 

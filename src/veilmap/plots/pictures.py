@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from veilmap.pictures import Curves, Line, MapPanel, Maps, Panel, SideView
 from veilmap.plots._style import ATTACKER, COLOURS, HEIGHTS, MARKERS, SIZE, SMALL, USER
 
 _FEW = 12  # points that get a marker
+
+# Shapes and colours of estimates on a map; the user's are a ring and blue.
+_ESTIMATES = (
+    ("X", ATTACKER), ("s", "#999999"), ("^", "#e69f00"), ("v", "#cc79a7"), ("D", "#009e73"),
+    ("P", "#000000"), ("*", "#d55e00"),
+)  # fmt: skip
 
 
 @singledispatch
@@ -73,6 +79,8 @@ def _dress(axes: Axes, panel: Panel, labelled: bool) -> None:
         shown = sorted({float(x) for line in panel.lines for x in line.x})
         if len(shown) <= _FEW and max(shown) <= 1000:
             _tick_at(axes, shown)
+    elif all((line.x % 1 == 0).all() for line in panel.lines):  # no round is half
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     if panel.log_y:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=8))
@@ -96,42 +104,56 @@ def _(picture: Maps) -> Figure:
     rows, columns = len(picture.rows), max(map(len, picture.rows))
     figure = Figure(figsize=(2.5 * columns + 1, 2.65 * rows + 0.5), layout="constrained")
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    everything = np.concatenate([panel.values.ravel() for row in picture.rows for panel in row])
+    panels = [panel for row in picture.rows for panel in row]
+    everything = np.concatenate([panel.values.ravel() for panel in panels])
     low, high = picture.limits or (float(everything.min()), float(everything.max()))
-    for row, panels in zip(grid, picture.rows, strict=True):
-        for axes, panel in zip(row, panels, strict=True):
-            shown = axes.imshow(
-                panel.values, origin="lower", extent=picture.grid.extent, cmap=HEIGHTS,
-                vmin=low, vmax=high, interpolation="nearest",
-            )  # fmt: skip
-            _mark(axes, panel)
+    names = list(dict.fromkeys(name for panel in panels for name in panel.estimates))
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        shown = axes.imshow(
+            panel.values, origin="lower", extent=picture.grid.extent, cmap=HEIGHTS,
+            vmin=low, vmax=high, interpolation="nearest",
+        )  # fmt: skip
+        _mark(axes, panel, names)
     for axes in grid[-1]:
         axes.set_xlabel("x, east (m)", fontsize=SIZE)
     for axes in grid[:, 0]:
         axes.set_ylabel("y, north (m)", fontsize=SIZE)
-    scale = figure.colorbar(shown, ax=list(grid.flat), shrink=0.8)
+    scale = figure.colorbar(shown, ax=list(grid.flat), shrink=0.8, aspect=20 * rows)
     scale.set_label(picture.scale, size=SIZE)
     scale.ax.tick_params(labelsize=SMALL)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    if handles:
-        figure.legend(
-            handles, labels, fontsize=SMALL, loc="outside lower center", ncols=2, frameon=False
-        )
+    _explain_marks(figure, list(grid.flat), len(panels))
     return figure
 
 
-def _mark(axes: Axes, panel: MapPanel) -> None:
-    axes.set_title(panel.title, fontsize=SIZE)
+def _mark(axes: Axes, panel: MapPanel, names: Sequence[str]) -> None:
+    """The user, and every estimate in a colour and shape of its own."""
+    axes.set_title(panel.title, fontsize=SIZE, pad=8)  # room for marks on the edge
     axes.tick_params(labelsize=SMALL)
     if panel.user is not None:
         ring: dict[str, Any] = {"ms": 11, "mfc": "none", "ls": "", "clip_on": False}
         axes.plot(*panel.user, "o", mec="white", mew=3, **ring)
         axes.plot(*panel.user, "o", mec=USER, mew=1.6, label="user", **ring)
-    if panel.attacker is not None:
+    for name, place in panel.estimates.items():
+        marker, colour = _ESTIMATES[names.index(name) % len(_ESTIMATES)]
         axes.plot(
-            *panel.attacker, "X", color=ATTACKER, markeredgecolor="white", ms=9, ls="",
-            label="attacker's estimate", clip_on=False,
+            *place, marker, color=colour, markeredgecolor="white", ms=9, ls="", label=name,
+            clip_on=False,
         )  # fmt: skip
+
+
+def _explain_marks(figure: Figure, places: list[Axes], used: int) -> None:
+    """The legend, where no map is if there is such a place."""
+    handles, labels = places[0].get_legend_handles_labels()
+    for axes in places[used:]:
+        axes.set_axis_off()
+    if not handles:
+        return
+    if len(places) > used:
+        places[-1].legend(handles, labels, fontsize=SIZE, loc="center", frameon=False)
+    else:
+        figure.legend(
+            handles, labels, fontsize=SMALL, loc="outside lower center", ncols=2, frameon=False
+        )
 
 
 @draw.register

@@ -1,7 +1,7 @@
-"""An audit on paper: figures and a JSON file."""
+"""An audit on paper: its table, its figures, and a JSON file."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,23 @@ from veilmap import __version__, _files, plots
 from veilmap.attacks import PriorOnly
 from veilmap.attacks.base import When
 from veilmap.auditing import Audit
+from veilmap.federation.messages import ClientId
 from veilmap.plots.audits import Figure, TradeoffPoint
 from veilmap.radiomap import RadioMap
+
+COLUMNS = ("attack", "round", "median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100")
+UNITS = "distances in metres; ≤10: percent of users found within 10 m"
+TRADEOFF_COLUMNS = ("run", "map MAE (dB)", "strongest attack", "median (m)")
 
 
 def write_audit(audit: Audit, radio_map: RadioMap, out: Path) -> list[Path]:
     """Write ``audit.json`` and the figures of one run; their paths."""
     path = out / "audit.json"
     write_json(audit.as_dict(), path)
-    files = [path, plots.save(_cdf(audit), out / "errors.png")]
-    if any(found.posteriors for found in audit.estimates.values()):
-        files.append(plots.save(_beliefs(audit, radio_map), out / "posterior.png"))
+    files = [path, plots.save(errors_figure(audit), out / "errors.png")]
+    beliefs = beliefs_figure(audit, radio_map)
+    if beliefs is not None:
+        files.append(plots.save(beliefs, out / "posterior.png"))
     return files
 
 
@@ -30,8 +36,13 @@ def write_json(content: Mapping[str, Any], path: Path) -> None:
     _files.write_json({"veilmap": __version__} | dict(content), path)
 
 
-def write_tradeoff(audits: dict[str, Audit], out: Path) -> Path:
+def write_tradeoff(audits: Mapping[str, Audit], out: Path) -> Path:
     """Map error against the strongest attack's, one point a run."""
+    return plots.save(tradeoff_figure(audits), out / "tradeoff.png")
+
+
+def tradeoff_figure(audits: Mapping[str, Audit]) -> Figure:
+    """Map error against the strongest attack's; runs whose map was never tested are left out."""
     points = []
     for name, audit in audits.items():
         median = audit.strongest.median
@@ -39,7 +50,26 @@ def write_tradeoff(audits: dict[str, Audit], out: Path) -> Path:
         points.append(TradeoffPoint(title, audit.mae_db, median.value, median.low, median.high))
     prior = float(np.mean([audit.prior.median.value for audit in audits.values()]))
     known = [point for point in points if not math.isnan(point.mae_db)]
-    return plots.save(plots.tradeoff_figure(known, prior), out / "tradeoff.png")
+    return plots.tradeoff_figure(known, prior)
+
+
+def tradeoff_rows(audits: Mapping[str, Audit]) -> list[list[str]]:
+    """The same as text, one line a run."""
+    rows = []
+    for name, audit in audits.items():
+        best = audit.strongest
+        mae = "–" if math.isnan(audit.mae_db) else f"{audit.mae_db:.2f}"
+        rows.append([name, mae, best.attack, metres(best.median.value)])
+    return rows
+
+
+def by_label(audits: Iterable[tuple[str, Audit]]) -> dict[str, Audit]:
+    """Audits by what they are of, with their own names beside it where that is alike."""
+    named: dict[str, Audit] = {}
+    for name, audit in audits:
+        words = label(audit)
+        named[words if words not in named else f"{words} ({name})"] = audit
+    return named
 
 
 def shown_rounds(audit: Audit) -> dict[str, When]:
@@ -72,30 +102,57 @@ def label_of(public: Mapping[str, Any], server_sees: str) -> str:
     return ", ".join(parts)
 
 
-def _cdf(audit: Audit) -> Figure:
+def headline(audit: Audit) -> str:
+    """The strongest attack, and what was promised."""
+    best, prior = audit.strongest, audit.prior
+    seen = f"{len(audit.rounds)} rounds" if best.when == "all" else f"round {int(best.when) + 1}"
+    mae = "not measured" if math.isnan(audit.mae_db) else f"{audit.mae_db:.2f} dB"
+    return (
+        f"Strongest attack: {best.attack} on {seen}, median error {metres(best.median.value)} m"
+        f" (95 % CI {metres(best.median.low)} to {metres(best.median.high)}); guessing gives"
+        f" {prior.median.value:.0f} m.\nLeast RMSE of all attacks: {audit.closest_rmse:.2f} ×"
+        f" guessing. Map MAE: {mae}.\nPromise: {audit.promise}."
+    )
+
+
+def errors_figure(audit: Audit, columns: int | None = None) -> Figure:
+    """How far every attack is off: the share of users found within a distance."""
     panels = {
         title: {
             name: found.placed[when].errors(audit.truth) for name, found in audit.estimates.items()
         }
         for title, when in shown_rounds(audit).items()
     }
-    return plots.cdf_figure(panels, f"How far attackers are off ({label(audit)})")
+    return plots.cdf_figure(panels, f"How far attackers are off ({label(audit)})", columns)
 
 
-def _beliefs(audit: Audit, radio_map: RadioMap) -> Figure:
-    """The beliefs about the user whom the attack places as well as the median one."""
-    found = next(found for found in audit.estimates.values() if found.posteriors)
-    last: When = "all"
-    errors = found.placed[last].errors(audit.truth)
-    client = found.placed[last].clients[int(np.argsort(errors)[len(errors) // 2])]
+def beliefs_figure(
+    audit: Audit,
+    radio_map: RadioMap,
+    client: ClientId | None = None,
+    columns: int | None = None,
+) -> Figure | None:
+    """What an attack believes about one user; None where none believes anything.
+
+    By default about the user whom it places as well as the median one.
+    """
+    found = next((found for found in audit.estimates.values() if found.posteriors), None)
+    if found is None:
+        return None
+    if client is None:
+        placed = found.placed["all"]
+        errors = placed.errors(audit.truth)
+        client = placed.clients[int(np.argsort(errors)[len(errors) // 2])]
     beliefs = [
         (title, belief.grid, belief.map_of(client))
         for title, when in shown_rounds(audit).items()
         if client in (belief := found.posteriors[when]).clients
     ]
+    if not beliefs:
+        return None
     title = f"What the {found.attack} attack believes about user {client} ({label(audit)})"
     return plots.posterior_figure(
-        radio_map.grid, radio_map.heights, beliefs, audit.truth[client], title
+        radio_map.grid, radio_map.heights, beliefs, audit.truth[client], title, columns
     )
 
 

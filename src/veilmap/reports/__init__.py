@@ -1,0 +1,39 @@
+"""Results on paper: an audit's table and figures, and pages about whole runs."""
+
+from veilmap.reports.audits import (
+    COLUMNS,
+    TRADEOFF_COLUMNS,
+    UNITS,
+    by_label,
+    headline,
+    label,
+    label_of,
+    metres,
+    shown_rounds,
+    table_rows,
+    tradeoff_rows,
+    write_audit,
+    write_json,
+    write_tradeoff,
+)
+from veilmap.reports.pages import write_page
+from veilmap.reports.subjects import Subject
+
+__all__ = [
+    "COLUMNS",
+    "TRADEOFF_COLUMNS",
+    "UNITS",
+    "Subject",
+    "by_label",
+    "headline",
+    "label",
+    "label_of",
+    "metres",
+    "shown_rounds",
+    "table_rows",
+    "tradeoff_rows",
+    "write_audit",
+    "write_json",
+    "write_page",
+    "write_tradeoff",
+]

@@ -1,0 +1,180 @@
+"""What the server sees of one user on paper: uploads under every scheme, and attacks on them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from veilmap import _html, plots
+from veilmap._html import Html
+from veilmap.auditing import Audit
+from veilmap.errors import VeilmapError
+from veilmap.exposing import SENT, Exposure, Knobs, Scheme, Witness
+from veilmap.federation.messages import ClientId
+from veilmap.federation.transcript import SeenRound, Transcript
+from veilmap.pictures import MapPanel, Maps
+from veilmap.reports.audits import metres
+from veilmap.reports.subjects import Subject
+
+_COLUMNS = 2
+_SCALE = "√|gradient| or √σ (dB per √m)"
+_PLAIN = Knobs()
+
+
+def typical_user(subject: Subject, audit: Audit | None) -> ClientId:
+    """The user whom the strongest attack places as well as the median one.
+
+    Where nothing was scored: whose first kept upload is as large as the median one, or, if only
+    sums are seen, who is in the middle of the list.
+    """
+    if audit is not None:
+        best = audit.strongest
+        placed = audit.estimates[best.attack].placed[best.when]
+        sizes, clients = placed.errors(audit.truth), placed.clients
+    else:
+        first = subject.run.transcript.rounds[subject.witness.rounds[0]]
+        clients = first.clients
+        sizes = (
+            np.linalg.norm(first.uploads, axis=1)
+            if isinstance(first, SeenRound)
+            else np.arange(len(clients), dtype=np.float64)
+        )
+    return clients[int(np.argsort(sizes, kind="stable")[len(sizes) // 2])]
+
+
+def knobs_of(public: Mapping[str, Any]) -> Knobs:
+    """The mechanism's own parameters, and usual ones for those that it does not have."""
+    return Knobs(
+        noise_budget=public.get("noise_budget", _PLAIN.noise_budget),
+        tradeoff=public.get("tradeoff", _PLAIN.tradeoff),
+        clip=public["clip"],
+    )
+
+
+def section(subject: Subject, user: ClientId, level: int) -> list[Html]:
+    """One user in the first and last kept round that they took part in, under headings."""
+    transcript = subject.run.transcript
+    knobs = knobs_of(transcript.mechanism)
+    rounds = subject.rounds_of(user)
+    parts = [_html.paragraph(_explained(transcript, knobs, known=subject.data is not None))]
+    for number in dict.fromkeys((rounds[0], rounds[-1])):
+        exposure, left_out = _looked_at(subject.witness, transcript, user, number, knobs)
+        parts.append(_html.heading(f"User {user} in round {number + 1}", level))
+        if left_out:
+            parts.append(_html.paragraph(f"Only what was sent is shown: {left_out}."))
+        picture = _picture(exposure, transcript, knobs)
+        parts.append(_html.picture(plots.png(plots.draw(picture)), picture.caption))
+        parts.append(_table(exposure, knobs))
+    return parts
+
+
+def _looked_at(
+    witness: Witness, transcript: Transcript, user: ClientId, number: int, knobs: Knobs
+) -> tuple[Exposure, str]:
+    """The exposure, and why it lacks what might have been sent, if it does."""
+    witness.prepare(number)
+    if transcript.server_sees == "uploads":
+        return witness.upload(user, number, knobs), ""
+    try:
+        return witness.sum(user, number, knobs), ""
+    except VeilmapError as error:  # too many users to add up here
+        received = Witness(transcript)
+        received.prepare(number)
+        return received.sum(user, number, knobs), str(error)
+
+
+def _explained(transcript: Transcript, knobs: Knobs, *, known: bool) -> str:
+    """What the pictures show, and what they are not."""
+    sums = transcript.server_sees == "sums"
+    thing = "the mean gradient of a round's users" if sums else "one user's gradient"
+    words = f"The maps show {thing} as the server receives it, and where attacks place the user."
+    if not known:
+        return (
+            f"{words} The measurements are not at hand: what was sent is all that can be shown,"
+            " and how far attacks are off is not known."
+        )
+    words += (
+        " Beside what was sent stand the same gradients without noise, with uniform and with"
+        " geometry-aligned noise, drawn for this report. The ring is where the user was: this page"
+        " is for who holds the measurements anyway."
+    )
+    public = transcript.mechanism
+    lacking = [
+        f"{sign} = {value:g}"
+        for name, sign, value in (
+            ("noise_budget", "μ", knobs.noise_budget), ("tradeoff", "ρ", knobs.tradeoff),
+        )
+        if name not in public
+    ]  # fmt: skip
+    if lacking:
+        words += f" This run's mechanism has no such parameters; taken are {', '.join(lacking)}."
+    return words
+
+
+def _picture(exposure: Exposure, transcript: Transcript, knobs: Knobs) -> Maps:
+    """What is received under every scheme, and the noise's σ."""
+    shape = transcript.grid.shape
+    titles = _titles(knobs)
+    panels = [
+        MapPanel(
+            titles[name], np.sqrt(np.abs(scheme.received)).reshape(shape),
+            exposure.position, scheme.estimates,
+        )
+        for name, scheme in _in_order(exposure).items()
+    ]  # fmt: skip
+    if exposure.deviations is not None:
+        deviations = np.sqrt(exposure.deviations).reshape(shape)
+        panels.insert(-1, MapPanel("σ of the aligned noise", deviations, exposure.position))
+    rows = tuple(
+        tuple(panels[start : start + _COLUMNS]) for start in range(0, len(panels), _COLUMNS)
+    )
+    return Maps(f"round-{exposure.round + 1}", _caption(exposure), transcript.grid, _SCALE, rows)
+
+
+def _caption(exposure: Exposure) -> str:
+    what = (
+        f"User {exposure.user}'s gradient" if exposure.summed is None
+        else f"The mean gradient of {exposure.summed:,} users, user {exposure.user} among them,"
+    )  # fmt: skip
+    words = f"{what} in round {exposure.round + 1} under every scheme"
+    if exposure.norm is not None:
+        own = "its" if exposure.summed is None else "their own"
+        words += f"; {own} norm before clipping is {exposure.norm:.2g}"
+    return words
+
+
+def _titles(knobs: Knobs) -> dict[str, str]:
+    return {
+        "no noise": "no noise",
+        "uniform": f"uniform, μ = {knobs.noise_budget:g}",
+        "aligned": f"aligned, μ = {knobs.noise_budget:g}, ρ = {knobs.tradeoff:g}",
+        SENT: "sent",
+    }
+
+
+def _in_order(exposure: Exposure) -> dict[str, Scheme]:
+    """Schemes with what was sent at the end."""
+    order = [name for name in (*_PLAIN.schemes, SENT) if name in exposure.schemes]
+    return {name: exposure.schemes[name] for name in order}
+
+
+def _table(exposure: Exposure, knobs: Knobs) -> Html:
+    """Every attack's error under every scheme, or its place where the truth is not known."""
+    schemes = _in_order(exposure)
+    titles = _titles(knobs)
+    attacks = dict.fromkeys(name for scheme in schemes.values() for name in scheme.estimates)
+    what = "Metres between" if exposure.position is not None else "Places (x, y in metres) of"
+    truth = " and the truth" if exposure.position is not None else ""
+    return _html.table(
+        f"{what} attackers' estimates{truth}: user {exposure.user}, round {exposure.round + 1}",
+        ["attack", *(titles[name] for name in schemes)],
+        [[attack, *(_found(exposure, name, attack) for name in schemes)] for attack in attacks],
+    )
+
+
+def _found(exposure: Exposure, scheme: str, attack: str) -> str:
+    away = exposure.error(scheme, attack)
+    if away is not None:
+        return metres(away)
+    x, y = exposure.schemes[scheme].estimates[attack]
+    return f"{x:.0f}, {y:.0f}"

@@ -1,0 +1,162 @@
+"""Runs on a page of their own: what each is, its map, its training, and what attackers find."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from veilmap import __version__, _files, _html, auditing, plots
+from veilmap._html import Html
+from veilmap.auditing import Audit
+from veilmap.errors import VeilmapError
+from veilmap.federation.messages import ClientId
+from veilmap.reports import audits, exposures, maps, training, words
+from veilmap.reports.subjects import Subject
+
+_COLUMNS = 2  # of panels: more are too small on paper and on phones
+
+_LIMITS = (
+    "An audit shows what these attacks found in these rounds. It bounds nothing: another attack,"
+    " or more rounds, could find more."
+)
+
+
+def write_page(
+    subjects: Sequence[Subject],
+    path: Path,
+    *,
+    user: str | None = None,
+    on_step: Callable[[str], None] | None = None,
+) -> None:
+    """Write one HTML file about some runs; with several, first how they compare.
+
+    Parameters
+    ----------
+    subjects : runs
+    path : Path
+    user : str, optional
+        Whom to look at, by id; by default a typical user of each run.
+    on_step : callable, optional
+        Told what is being done.
+    """
+    chosen = _users(subjects, user)
+    say = on_step or (lambda step: None)
+    found: dict[str, Audit] = {}
+    for subject in subjects:
+        if subject.auditable:
+            say(f"attacking {subject.name}")
+            assert subject.data is not None
+            found[subject.name] = auditing.audit(subject.run, subject.data, test=subject.test)
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    body = [_html.paragraph(f"Written by veilmap {__version__}, {when}.")]
+    if len(subjects) > 1:
+        body.append(_html.contents((_anchor(i), s.name) for i, s in enumerate(subjects)))
+        body += _tradeoff(subjects, found)
+    for number, subject in enumerate(subjects):
+        say(f"drawing {subject.name}")
+        level = 2
+        if len(subjects) > 1:  # else the page's title says it
+            body.append(_html.heading(f"Run {subject.name}", level, _anchor(number)))
+            level += 1
+        body += _about(subject, found.get(subject.name), chosen.get(subject.name), level)
+    title = f"Run {subjects[0].name}" if len(subjects) == 1 else f"{len(subjects)} runs compared"
+    _files.write_text(_html.page(title, body), path)
+
+
+def _users(subjects: Sequence[Subject], user: str | None) -> dict[str, ClientId]:
+    """The wanted user of every run that can show one, checked before any work is done."""
+    if user is None:
+        return {}
+    kept = [subject for subject in subjects if subject.witness.rounds]
+    if not kept:
+        raise VeilmapError("--user: no uploads were kept to look at; train with --keep-uploads")
+    return {subject.name: subject.user_named(user) for subject in kept}
+
+
+def _anchor(number: int) -> str:
+    return f"run-{number + 1}"
+
+
+def _about(subject: Subject, audit: Audit | None, user: ClientId | None, level: int) -> list[Html]:
+    """All sections about one run, with headings of a level."""
+    parts = [
+        _html.facts(words.facts(subject)),
+        _html.heading("The map", level),
+        *maps.section(subject),
+        _html.heading("Training", level),
+        *training.section(subject.run.history),
+        _html.heading("What the server sees", level),
+    ]
+    if not subject.run.transcript.rounds:
+        return [*parts, _html.paragraph(words.NO_UPLOADS)]
+    if not subject.witness.rounds:
+        return [*parts, _html.paragraph(words.ONLY_FIELDS)]
+    if user is None:
+        user = exposures.typical_user(subject, audit)
+        parts.append(_html.paragraph(_typical(user, audit)))
+    parts += exposures.section(subject, user, level + 1)
+    parts.append(_html.heading("What attackers find: the audit", level))
+    if audit is None:
+        why = f"The measurements are not at hand, so nothing can be scored: {subject.missing}."
+        return [*parts, _html.paragraph(why)]
+    return parts + _audit(subject, audit, user)
+
+
+def _typical(user: ClientId, audit: Audit | None) -> str:
+    if audit is None:
+        return f"User {user} stands for the others here; `--user` looks at another one."
+    best = audit.strongest
+    return (
+        f"User {user} is a typical one: the strongest attack ({best.attack}) places half of the"
+        " users better, half worse. `--user` looks at another one."
+    )
+
+
+def _audit(subject: Subject, audit: Audit, user: ClientId) -> list[Html]:
+    """The table, the figures and what was promised."""
+    strongest, least, _ = audits.headline(audit).split("\n")
+    label = audits.label(audit)
+    parts = [
+        _html.paragraph(f"{strongest} {least}"),
+        _html.paragraph(f"Promise: {words.promise(subject)} {_LIMITS}"),
+        _html.table(
+            f"Where attackers place the users: {label}; {audits.UNITS}",
+            audits.COLUMNS,
+            audits.table_rows(audit),
+        ),
+        _html.picture(
+            plots.png(audits.errors_figure(audit, _COLUMNS)),
+            "Share of users whom attacks find within a distance; further left is closer",
+            f"Curves of the share of users found within a distance, an attack each. {strongest}",
+        ),
+    ]
+    beliefs = audits.beliefs_figure(audit, subject.run.radio_map, user, _COLUMNS)
+    if beliefs is not None:
+        caption = f"Where an attack that knows the defence believes user {user} to be"
+        parts.append(_html.picture(plots.png(beliefs), caption))
+    return parts
+
+
+def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[Html]:
+    """Map error against the strongest attack, and who is missing there."""
+    parts = [_html.heading("Map error against the strongest attack")]
+    missing = [subject.name for subject in subjects if subject.name not in found]
+    if found:
+        named = audits.by_label((name, audit) for name, audit in found.items())
+        caption = (
+            "Map error against the strongest attack's median error: up, attacks are further off"
+        )
+        parts += [
+            _html.picture(plots.png(audits.tradeoff_figure(named)), caption),
+            _html.table(
+                "Map error against the strongest attack",
+                audits.TRADEOFF_COLUMNS,
+                audits.tradeoff_rows(named),
+            ),
+        ]
+    if missing:
+        parts.append(
+            _html.paragraph(
+                f"Not compared, for want of kept uploads or measurements: {', '.join(missing)}."
+            )
+        )
+    return parts
