@@ -8,7 +8,7 @@ from typing import Any
 
 from veilmap.errors import VeilmapError
 from veilmap.federation.training import settings_of
-from veilmap.mechanisms import MECHANISMS, Mechanism, from_description
+from veilmap.mechanisms import MECHANISMS, Mechanism, from_description, named
 from veilmap.sources import Source
 
 # Attributes of mechanisms and the options that set them.
@@ -49,7 +49,8 @@ class Plan:
 
     def mechanism_checked(self) -> Mechanism:
         """The mechanism, unless it cannot be made."""
-        return MECHANISMS[self.mechanism](**self.parameters)
+        called = {name: option.removeprefix("--") for name, option in _OPTIONS.items()}
+        return named(self.mechanism, self.parameters, called=called)
 
     @property
     def name(self) -> str:
