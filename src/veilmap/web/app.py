@@ -106,4 +106,5 @@ def _refuse_in_one_line(app: FastAPI) -> None:
 
 
 def _refusal(status: int, line: str) -> JSONResponse:
-    return JSONResponse({"error": line}, status)
+    # Lines repeat what was asked for, which may be anything.
+    return JSONResponse({"error": " ".join(line.splitlines())}, status)
