@@ -7,6 +7,7 @@ is needed, always.
 
 import hmac
 import json
+import logging
 import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
@@ -35,6 +36,8 @@ _HEADERS = (
     (b"cache-control", b"no-cache"),
 )
 
+_log = logging.getLogger("veilmap.web")
+
 
 class Guard:
     """Lets a request through to ``app``, or refuses it in one line."""
@@ -49,8 +52,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        started = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 own = [(name, value) for name, value in message["headers"] if name not in _NAMES]
                 message = {**message, "headers": [*own, *_HEADERS]}
             await send(message)
@@ -63,7 +70,14 @@ class Guard:
         if refusal is not None:
             await _refuse(send_guarded, *refusal)
             return
-        await self._app(scope, receive, send_guarded)
+        try:
+            await self._app(scope, receive, send_guarded)
+        except Exception as fault:
+            if started:
+                raise  # nothing but the end of the connection can tell
+            _log.error("%s %s failed", scope["method"], scope["path"], exc_info=fault)
+            line = "veilmap made a mistake here; its terminal says more"
+            await _refuse(send_guarded, 500, line)
 
     def _refusal(self, scope: Scope, headers: dict[str, bytes]) -> tuple[int, str] | None:
         if self._token is None:
