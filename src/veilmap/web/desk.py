@@ -129,7 +129,7 @@ class Desk:
 
     def audit(self, run: str) -> Job:
         """Attack a run in every way we know."""
-        opened = self.library.open(run)
+        opened = self._readable(run)
         why_not = why_no_audit(opened)
         if why_not:
             raise VeilmapError(why_not)
@@ -138,7 +138,7 @@ class Desk:
 
     def replicas(self, run: str) -> Job:
         """Train maps of resampled users."""
-        opened = self.library.open(run)
+        opened = self._readable(run)
         if opened.data is None or not opened.finished:
             raise VeilmapError("replicas need a finished run whose measurements are on this host")
         folder = opened.work / "replicas"
@@ -151,6 +151,12 @@ class Desk:
         return self._once(
             "replicas", run, arguments, lambda: len([*folder.glob("*.nc")]) / _REPLICAS
         )
+
+    def _readable(self, run: str) -> OpenRun:
+        head = self.summary(run)
+        if head.state == "unreadable":
+            raise VeilmapError(head.problem or "this run cannot be read")
+        return self.library.open(run)
 
     def _once(
         self,

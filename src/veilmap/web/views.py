@@ -83,17 +83,11 @@ def summary(
             state=state, played=len(rows), rounds=config["rounds"],
             mae_db=known(last_mae(rows)), users=config["data"]["users"], problem=problem,
         )  # fmt: skip
-    except (VeilmapError, KeyError, TypeError) as error:
+    except VeilmapError as error:
         return answers.RunSummary(
             id=name, name=run.path.name, label="cannot be read", state="unreadable", played=0,
-            rounds=0, mae_db=None, users=0, problem=_reason(error, run),
+            rounds=0, mae_db=None, users=0, problem=str(error),
         )  # fmt: skip
-
-
-def _reason(error: Exception, run: OpenRun) -> str:
-    if isinstance(error, VeilmapError):
-        return str(error)
-    return f"{run.path.name}/config.json is damaged"
 
 
 def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
