@@ -1,6 +1,7 @@
 """What the page can have done on this host: training, attacking, resampling."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from veilmap.errors import VeilmapError
 from veilmap.reports import label_of
 from veilmap.web import answers, views
+from veilmap.web.answers import known
 from veilmap.web.commands import Plan
 from veilmap.web.jobs import Job, Jobs
 from veilmap.web.library import Library, NoSuchRunError
@@ -212,11 +214,18 @@ def _point(run: str, label: str, audit: dict[str, Any]) -> answers.TradeoffPoint
     own = next(s for s in scores if (s["attack"], s["when"]) == (best["attack"], best["when"]))
     prior = next(s for s in scores if s["attack"] == "prior only" and s["when"] == "all")
     when = "all kept rounds" if best["when"] == "all" else f"round {best['when']}"
-    median = own["median"]
+    median = {name: _finite(own["median"][name]) for name in ("value", "low", "high")}
     return answers.TradeoffPoint(
-        run, label, audit["map_mae_db"], best["attack"], when, median["value"], median["low"],
-        median["high"], prior["median"]["value"], audit["promise"],
+        run, label, known(audit["map_mae_db"]), str(best["attack"]), when, median["value"], median["low"],
+        median["high"], _finite(prior["median"]["value"]), str(audit["promise"]),
     )  # fmt: skip
+
+
+def _finite(value: Any) -> float:
+    """The number, unless it is none; whoever reads the file ignores it then."""
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no distance")
+    return float(value)
 
 
 def _changed_lately(path: Path) -> bool:
