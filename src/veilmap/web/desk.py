@@ -3,7 +3,8 @@
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,15 @@ class Desk:
         waiting = [run for run in self._plans if run not in there]
         return answers.Overview(
             version,
-            [self.summary(run) for run in [*there, *waiting]],
+            list(self._summaries([*there, *waiting])),
             [job.answer() for job in self.jobs.all()],
             self.library.new_runs is not None,
         )
+
+    def _summaries(self, runs: Iterable[str]) -> Iterator[answers.RunSummary]:
+        for run in runs:
+            with suppress(NoSuchRunError):  # deleted since they were listed
+                yield self.summary(run)
 
     def summary(self, run: str) -> answers.RunSummary:
         """One run in a list; one that was started and has no folder yet is there too."""
@@ -85,12 +91,14 @@ class Desk:
 
     def pause(self, run: str) -> None:
         """Interrupt a run after its last checkpoint; it can go on."""
+        self.summary(run)  # refuses one that is not there
         job = self._job_of(run)
         self._paused.add(run)
         self.jobs.stop(job)
 
     def stop(self, run: str) -> None:
         """End a run; what it learned so far stays."""
+        self.summary(run)
         self._paused.discard(run)
         job = self.jobs.of_run(run, "train")
         if job is None or job.state == "failed":
@@ -100,7 +108,7 @@ class Desk:
 
     def resume(self, run: str) -> None:
         """Let an interrupted run go on."""
-        state, _ = self.state(run)
+        state = self.summary(run).state
         if state not in ("paused", "stopped"):
             raise VeilmapError(f"the run is {state}: only an interrupted one can go on")
         if run not in self._plans:
@@ -176,13 +184,14 @@ class Desk:
     def tradeoff(self) -> answers.Tradeoff:
         """Map error against the strongest attack, for all runs that were audited."""
         points, missing = [], []
-        for run in self.library.runs():
-            head, opened = self.summary(run), self.library.open(run)
-            point = _newest_point(opened, run, head.label)
-            if point is not None:
-                points.append(point)
-            elif head.state == "finished":
-                missing.append(answers.MissingAudit(run, head.label, why_no_audit(opened)))
+        for head in self._summaries(self.library.runs()):
+            with suppress(NoSuchRunError):
+                opened = self.library.open(head.id)
+                point = _newest_point(opened, head.id, head.label)
+                if point is not None:
+                    points.append(point)
+                elif head.state == "finished":
+                    missing.append(answers.MissingAudit(head.id, head.label, why_no_audit(opened)))
         return answers.Tradeoff(points, missing)
 
 
