@@ -159,7 +159,7 @@ class Desk:
             "--bootstrap", str(_REPLICAS), "--replicas", str(folder),
         ]  # fmt: skip
         return self._once(
-            "replicas", run, arguments, lambda: len([*folder.glob("*.nc")]) / _REPLICAS
+            "replicas", run, arguments, lambda: len(opened.replica_files()) / _REPLICAS
         )
 
     def _readable(self, run: str) -> OpenRun:

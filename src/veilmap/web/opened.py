@@ -200,6 +200,10 @@ class OpenRun:
 
     # ---- what was made for the page
 
+    def replica_files(self) -> list[Path]:
+        """Maps of resampled users, as far as they are trained; none that is being written."""
+        return sorted((self.work / "replicas").glob("[!.]*.nc"))
+
     def replicas(self) -> list[RadioMap]:
-        """Maps of resampled users, as far as they are trained."""
-        return [RadioMap.load(path) for path in sorted((self.work / "replicas").glob("*.nc"))]
+        """Those maps."""
+        return [RadioMap.load(path) for path in self.replica_files()]

@@ -137,7 +137,7 @@ def _why_no_uncertainty(run: OpenRun) -> str | None:
         return "the measurements are not on this host, and uncertainty is made from them"
     if not run.finished:
         return "the run is not finished"
-    if len(run.replicas()) < _LEAST_REPLICAS:
+    if len(run.replica_files()) < _LEAST_REPLICAS:
         return (
             "it takes maps of resampled users, trained as this one was: that uses their"
             " measurements anew, beyond what the run promised them"
@@ -176,7 +176,8 @@ def layer(run: OpenRun, wish: Wish) -> Layer:
         wish = replace(wish, place=None, station=None)
     if wish.of != "learned" and (run.scene is None or wish.layer not in _COMPARABLE):
         raise VeilmapError(f"nobody knows the true {_TITLES[wish.layer].lower()} of this run")
-    return run.layer(wish, lambda radio_map: _made(run, radio_map, wish))
+    replicas = len(run.replica_files()) if wish.layer == "uncertainty" else 0
+    return run.layer((wish, replicas), lambda radio_map: _made(run, radio_map, wish))
 
 
 def _made(run: OpenRun, radio_map: RadioMap, wish: Wish) -> Layer:
