@@ -225,8 +225,8 @@ def _point(run: str, label: str, audit: dict[str, Any]) -> answers.TradeoffPoint
     when = "all kept rounds" if best["when"] == "all" else f"round {best['when']}"
     median = {name: _finite(own["median"][name]) for name in ("value", "low", "high")}
     return answers.TradeoffPoint(
-        run, label, known(audit["map_mae_db"]), str(best["attack"]), when, median["value"], median["low"],
-        median["high"], _finite(prior["median"]["value"]), str(audit["promise"]),
+        run, label, known(audit["map_mae_db"]), str(best["attack"]), when, median["value"],
+        median["low"], median["high"], _finite(prior["median"]["value"]), str(audit["promise"]),
     )  # fmt: skip
 
 
