@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ class Desk:
         self.jobs = jobs
         self._plans: dict[str, Plan] = {}
         self._paused: set[str] = set()
+        self._starting = threading.Lock()
 
     # ---- looking
 
@@ -83,10 +85,11 @@ class Desk:
     def start(self, plan: Plan) -> str:
         """Put a new run into the queue; its id."""
         plan.mechanism_checked()
-        path = self.library.free_folder(plan.name)
-        run = self.library.id_of(path)
-        self._plans[run] = plan
-        self._submit(run, path, plan)
+        with self._starting:  # or two of the same name would find the same folder free
+            path = self.library.free_folder(plan.name)
+            run = self.library.id_of(path)
+            self._submit(run, path, plan)
+            self._plans[run] = plan
         return run
 
     def pause(self, run: str) -> None:
