@@ -12,6 +12,7 @@ from httpx import Response
 from starlette.testclient import TestClient
 
 from veilmap import cli
+from veilmap.scene import Scene
 from veilmap.web.app import create_app
 from veilmap.web.desk import Desk
 from veilmap.web.jobs import Jobs
@@ -37,8 +38,10 @@ def trained(out, *options):
 
 def make_runs(place):
     """Single uploads; sums; and a run of which only the map and its history are here."""
+    few = Scene.synthetic(3, cell_size=15.0).measure(users=3, links_per_user=20, seed=7)
+    few.save(place / "test.parquet")  # the city's own 200 users would take longer than the rest
     for name, options in _OPTIONS.items():
-        trained(place / name, *options)
+        trained(place / name, *options, "--test", str(place / "test.parquet"))
     (place / "bare" / "source.json").unlink()
     return place
 
