@@ -2,6 +2,7 @@
 
 import ipaddress
 import secrets
+import signal
 import socket
 import tempfile
 import threading
@@ -18,6 +19,7 @@ from veilmap.web.commands import Plan
 
 if TYPE_CHECKING:
     from veilmap.web.desk import Desk
+    from veilmap.web.jobs import Jobs
 
 DEFAULT_PORT = 8765
 
@@ -81,15 +83,27 @@ def serve(
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as door, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
         desk = _desk(places, new_runs, Path(folder), buildings)
-        if not desk.library.runs():
-            desk.start(_demo())
         config = uvicorn.Config(
             create_app(desk, token), log_level="warning", access_log=False, server_header=False,
             limit_concurrency=256, timeout_keep_alive=30, timeout_graceful_shutdown=2,
-            lifespan="on", proxy_headers=False,
+            lifespan="on", proxy_headers=False, ws="none",
         )  # fmt: skip
-        on_ready(_url(address.host, door.getsockname()[1], token))
-        uvicorn.Server(config).run(sockets=[door])
+        with _ended_by_signals(desk.jobs):
+            if not desk.library.runs():
+                desk.start(_demo())
+            on_ready(_url(address.host, door.getsockname()[1], token))
+            uvicorn.Server(config).run(sockets=[door])
+
+
+@contextmanager
+def _ended_by_signals(jobs: "Jobs") -> Iterator[None]:
+    """Ctrl-C or SIGTERM, at whatever moment, end what was started and leave no files."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        jobs.close()
 
 
 @contextmanager
