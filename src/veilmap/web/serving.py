@@ -1,6 +1,7 @@
 """The server: where it listens, who may come, and how it ends."""
 
 import ipaddress
+import re
 import secrets
 import signal
 import socket
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from veilmap.web.jobs import Jobs
 
 DEFAULT_PORT = 8765
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ def serve(
 
     from veilmap.web.app import create_app
 
+    if address.token is not None and not _TOKEN.fullmatch(address.token):
+        raise VeilmapError("the token is to be of letters, digits, - and _: it is part of an address")
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as door, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
         desk = _desk(places, new_runs, Path(folder), buildings)
