@@ -1,6 +1,8 @@
+import asyncio
 import dataclasses
 import io
 import re
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from veilmap.scene import Scene
 from veilmap.web import answers, routes
 from veilmap.web.answers import unpacked
 from veilmap.web.opened import OpenRun
-from webs import client_of, desk_of, line_of, make_runs, strict, until
+from webs import asked_exactly, client_of, desk_of, line_of, make_runs, strict, until
 
 
 @pytest.fixture(scope="module")
@@ -269,6 +271,32 @@ def test_events_of_a_run_that_has_ended_are_one(client):
     assert name == "end"
     assert "NaN" not in data
     assert len(strict(client.get("/api/runs/aligned/history"))["rows"]) == data.count('"round"')
+
+
+def test_listening_to_a_run_that_is_busy_keeps_nobody_else_waiting(place, tmp_path):
+    desk = desk_of([place], tmp_path)
+    client, opened, done = client_of(desk), desk.library.open("aligned"), threading.Event()
+    busy = threading.Event()
+
+    def work():  # as a large layer would be
+        with opened._lock:
+            busy.set()
+            done.wait(10)
+
+    async def listen():
+        answer = asyncio.create_task(asked_exactly(client, "/api/runs/aligned/events"))
+        await asyncio.sleep(0.1)  # others are answered in the meantime
+        in_time = not done.is_set() and worker.is_alive()
+        done.set()
+        return in_time, await answer
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert busy.wait(10)
+    in_time, answer = asyncio.run(listen())
+    worker.join()
+    assert in_time
+    assert answer.status_code == 200
 
 
 # ---- both sides say the same

@@ -68,6 +68,10 @@ def client_of(desk, token=None, **options):
 
 def get_exactly(client, address):
     """Ask for an address as it is written: clients tidy dots away and refuse long ones."""
+    return asyncio.run(asked_exactly(client, address))
+
+
+async def asked_exactly(client, address):
     path, _, query = address.partition("?")
     headers = [(b"host", b"127.0.0.1")]
     scope = {
@@ -77,15 +81,17 @@ def get_exactly(client, address):
     }  # fmt: skip
     sent = []
 
+    body = [{"type": "http.request", "body": b"", "more_body": False}]
+
     async def receive():
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return body.pop() if body else await asyncio.Event().wait()  # stays connected
 
     async def send(message):
         sent.append(message)
 
-    asyncio.run(client.app(scope, receive, send))
-    body = b"".join(message.get("body", b"") for message in sent)
-    return Response(sent[0]["status"], headers=sent[0]["headers"], content=body)
+    await client.app(scope, receive, send)
+    content = b"".join(message.get("body", b"") for message in sent)
+    return Response(sent[0]["status"], headers=sent[0]["headers"], content=content)
 
 
 def strict(answer):

@@ -84,7 +84,9 @@ def serve(
     from veilmap.web.app import create_app
 
     if address.token is not None and not _TOKEN.fullmatch(address.token):
-        raise VeilmapError("the token is to be of letters, digits, - and _: it is part of an address")
+        raise VeilmapError(
+            "the token is to be of letters, digits, - and _: it is part of an address"
+        )
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as door, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
         desk = _desk(places, new_runs, Path(folder), buildings)
