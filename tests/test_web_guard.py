@@ -60,7 +60,9 @@ def assert_guarded(answer):
 # ---- who may ask
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8765", "localhost:1", "[::1]:8765", "127.0.0.2:1"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:8765", "localhost:1", "[::1]:8765", "127.0.0.2:1"]
+)
 def test_on_loopback_its_own_names_are_answered(client, host):
     assert client.get("/api/state", headers={"Host": host}).status_code == 200
 

@@ -272,7 +272,12 @@ def test_there_are_only_so_many_listeners(server, client):
 
 
 def test_addresses_are_taken_as_they_are_written(server):
-    for path in ("/page/../app.py", "/page/%2e%2e/app.py", "/../../etc/passwd", "/page//etc/passwd"):
+    for path in (
+        "/page/../app.py",
+        "/page/%2e%2e/app.py",
+        "/../../etc/passwd",
+        "/page//etc/passwd",
+    ):
         text = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
         with closing(asks(server, text)) as one:
             answer = b"".join(iter(lambda one=one: one.recv(4096), b""))
@@ -306,9 +311,7 @@ def test_interrupted_before_it_serves_it_leaves_nothing(tmp_path, monkeypatch):
 
     def interrupted(url):
         assert url.startswith("http://127.0.0.1:")
-        during.extend(
-            until(lambda: {*children_of(os.getpid())} - {*before}, "the demo is started")
-        )
+        during.extend(until(lambda: {*children_of(os.getpid())} - {*before}, "the demo is started"))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -319,7 +322,10 @@ def test_interrupted_before_it_serves_it_leaves_nothing(tmp_path, monkeypatch):
 
 def test_beyond_loopback_a_token_is_needed(tmp_path, server):
     runs = server.temporary.parent / "runs"
-    with served(tmp_path, runs / "bare", "--host", "0.0.0.0") as open_one, open_one.client as client:
+    with (
+        served(tmp_path, runs / "bare", "--host", "0.0.0.0") as open_one,
+        open_one.client as client,
+    ):
         token = re.search(r"\?token=([\w-]{32,})\s", open_one.said).group(1)
         for path in ("/", "/api/state", "/page/main.js"):
             line_of(client.get(path), 401)
