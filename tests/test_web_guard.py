@@ -69,8 +69,8 @@ def test_on_loopback_its_own_names_are_answered(client, host):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8765", "", "[::1", ":80", "[::1].evil.example",
-     "evil.example:127.0.0.1", "user@127.0.0.1", "127.0.0.1:80:80"],
+    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8765", "", "[::1", ":80",
+     "[::1].evil.example", "evil.example:127.0.0.1", "user@127.0.0.1", "127.0.0.1:80:80"],
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["/", "/page/main.js", "/api/state", "/api/runs/aligned/layer"])
 def test_a_foreign_name_that_leads_here_is_refused(client, host, path):

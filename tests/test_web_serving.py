@@ -82,7 +82,7 @@ def served(place, *arguments):
                     process.wait(60)
                 except subprocess.TimeoutExpired:
                     process.kill()
-            print(process.stdout.read())  # for a test that failed
+            sys.stderr.write(process.stdout.read())  # for a test that failed
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +299,7 @@ def test_it_shows_a_demo_and_ends_with_its_processes(tmp_path, how):
         assert len(server.left) == 1
         with client.stream("GET", f"/api/runs/{run['id']}/events") as stream:
             assert next(stream.iter_lines()) == "event: progress"
-            assert server.end(how) in (0, 128 + how, -how)
+            assert server.end(how) in (0, 130)
         assert not alive(child)
         assert server.left == []
 
