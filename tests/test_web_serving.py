@@ -264,7 +264,9 @@ def test_there_are_only_so_many_listeners(server, client):
         # Those of other tests may not be gone yet.
         for _ in range(MOST_LISTENERS):
             stack.enter_context(closing(until(listening, "there is room for a listener")))
-        answer = client.get("/api/runs/going/events")
+        with client.stream("GET", "/api/runs/going/events") as answer:
+            assert answer.status_code == 400  # else it would never end
+            answer.read()
         assert f"{MOST_LISTENERS} pages follow runs already" in line_of(answer, 400)
         assert client.get("/api/state").status_code == 200
     with closing(until(listening, "there is room again")):
@@ -301,6 +303,7 @@ def test_it_shows_a_demo_and_ends_with_its_processes(tmp_path, how):
             assert next(stream.iter_lines()) == "event: progress"
             assert server.end(how) in (0, 130)
         assert not alive(child)
+        assert not [*tmp_path.glob("new/*/radio_map.nc")]  # it did not end by itself
         assert server.left == []
 
 
