@@ -70,7 +70,7 @@ class RunDetail(RunSummary):
     grid: GridInfo
     stations: list[Station]
     layers: list[LayerInfo]
-    mechanism: dict[str, float | str | None]
+    mechanism: dict[str, float | int | str | None]
     server_sees: Literal["uploads", "sums"]
     promise: str
     kept: list[int]

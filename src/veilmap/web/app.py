@@ -1,6 +1,5 @@
 """The application: routes, the page's files, and refusals in one line."""
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,8 +35,6 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         (422, "A value is missing or out of bounds"),
     )
 }
-
-_log = logging.getLogger("veilmap.web")
 
 
 def create_app(desk: Desk, token: str | None = None) -> FastAPI:
@@ -99,11 +96,7 @@ def _refuse_in_one_line(app: FastAPI) -> None:
     def _elsewhere(request: Request, error: HTTPException) -> JSONResponse:
         return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
-    @app.exception_handler(Exception)
-    def _fault(request: Request, error: Exception) -> JSONResponse:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return _refusal(500, "veilmap made a mistake here; its terminal says more")
-
 
 def _refusal(status: int, line: str) -> JSONResponse:
-    return JSONResponse({"error": line}, status)
+    # Lines repeat what was asked for, which may be anything.
+    return JSONResponse({"error": " ".join(line.splitlines())}, status)

@@ -8,7 +8,7 @@ from typing import Any
 
 from veilmap.errors import VeilmapError
 from veilmap.federation.training import settings_of
-from veilmap.mechanisms import MECHANISMS, Mechanism, from_description
+from veilmap.mechanisms import MECHANISMS, Mechanism, from_description, named
 from veilmap.sources import Source
 
 # Attributes of mechanisms and the options that set them.
@@ -18,6 +18,7 @@ _OPTIONS = {
     "epsilon": "--epsilon",
     "delta": "--delta",
     "clip": "--clip",
+    "dropout": "--allow-missing",
 }
 _KEPT = 5  # rounds of runs that the page starts
 
@@ -49,7 +50,8 @@ class Plan:
 
     def mechanism_checked(self) -> Mechanism:
         """The mechanism, unless it cannot be made."""
-        return MECHANISMS[self.mechanism](**self.parameters)
+        called = {name: option.removeprefix("--") for name, option in _OPTIONS.items()}
+        return named(self.mechanism, self.parameters, called=called)
 
     @property
     def name(self) -> str:
@@ -64,7 +66,7 @@ class Plan:
         """Of `veilmap`, for a run in ``out``."""
         options = [*_source_options(self.source), "--mechanism", self.mechanism]
         for key, value in self.parameters.items():
-            options += [_OPTIONS[key], f"{value:g}"]
+            options += [_OPTIONS[key], _exact(value)]
         if self.sums and self.mechanism != "aggregate":
             options += ["--server-sees", "sums"]
         options += [*self.extras, "--rounds", str(self.rounds)]
@@ -95,7 +97,7 @@ def like(config: Mapping[str, Any]) -> list[str]:
     public = config["participation"]
     for name in ("share", "dropout", "late"):
         if public[name] != (1.0 if name == "share" else 0.0):
-            extras += [f"--{name}", f"{public[name]:g}"]
+            extras += [f"--{name}", _exact(public[name])]
     return extras
 
 
@@ -107,7 +109,7 @@ def described(config: Mapping[str, Any], source: Source | None) -> str:
     for key, option in _OPTIONS.items():
         value = getattr(mechanism, key, None)
         if value is not None and value != getattr(MECHANISMS[mechanism.name](), key):
-            words += [option, f"{value:g}"]
+            words += [option, _exact(value)]
     if config["server_sees"] == "sums" and not mechanism.needs_sums:
         words += ["--server-sees", "sums"]
     try:
@@ -119,8 +121,13 @@ def described(config: Mapping[str, Any], source: Source | None) -> str:
 
 
 def _source_options(source: Source) -> list[str]:
-    size = [] if source.cell_size == 3.0 else ["--cell-size", f"{source.cell_size:g}"]
+    size = [] if source.cell_size == 3.0 else ["--cell-size", _exact(source.cell_size)]
     test = ["--test", str(source.test)] if source.test else []
     if source.data is not None:
         return [str(source.data), *test, *size]
     return ["--city", str(source.city), "--users", str(source.users), *test, *size]
+
+
+def _exact(value: float) -> str:
+    """Nothing is rounded: the run is to be the one that was asked for."""
+    return repr(float(value)).removesuffix(".0")

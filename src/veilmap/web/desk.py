@@ -1,14 +1,18 @@
 """What the page can have done on this host: training, attacking, resampling."""
 
 import json
+import math
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from veilmap.errors import VeilmapError
 from veilmap.reports import label_of
 from veilmap.web import answers, views
+from veilmap.web.answers import known
 from veilmap.web.commands import Plan
 from veilmap.web.jobs import Job, Jobs
 from veilmap.web.library import Library, NoSuchRunError
@@ -26,6 +30,7 @@ class Desk:
         self.jobs = jobs
         self._plans: dict[str, Plan] = {}
         self._paused: set[str] = set()
+        self._starting = threading.Lock()
 
     # ---- looking
 
@@ -35,10 +40,15 @@ class Desk:
         waiting = [run for run in self._plans if run not in there]
         return answers.Overview(
             version,
-            [self.summary(run) for run in [*there, *waiting]],
+            list(self._summaries([*there, *waiting])),
             [job.answer() for job in self.jobs.all()],
             self.library.new_runs is not None,
         )
+
+    def _summaries(self, runs: Iterable[str]) -> Iterator[answers.RunSummary]:
+        for run in runs:
+            with suppress(NoSuchRunError):  # deleted since they were listed
+                yield self.summary(run)
 
     def summary(self, run: str) -> answers.RunSummary:
         """One run in a list; one that was started and has no folder yet is there too."""
@@ -75,20 +85,23 @@ class Desk:
     def start(self, plan: Plan) -> str:
         """Put a new run into the queue; its id."""
         plan.mechanism_checked()
-        path = self.library.free_folder(plan.name)
-        run = self.library.id_of(path)
-        self._plans[run] = plan
-        self._submit(run, path, plan)
+        with self._starting:  # or two of the same name would find the same folder free
+            path = self.library.free_folder(plan.name)
+            run = self.library.id_of(path)
+            self._submit(run, path, plan)
+            self._plans[run] = plan
         return run
 
     def pause(self, run: str) -> None:
         """Interrupt a run after its last checkpoint; it can go on."""
+        self.summary(run)  # refuses one that is not there
         job = self._job_of(run)
         self._paused.add(run)
         self.jobs.stop(job)
 
     def stop(self, run: str) -> None:
         """End a run; what it learned so far stays."""
+        self.summary(run)
         self._paused.discard(run)
         job = self.jobs.of_run(run, "train")
         if job is None or job.state == "failed":
@@ -98,7 +111,7 @@ class Desk:
 
     def resume(self, run: str) -> None:
         """Let an interrupted run go on."""
-        state, _ = self.state(run)
+        state = self.summary(run).state
         if state not in ("paused", "stopped"):
             raise VeilmapError(f"the run is {state}: only an interrupted one can go on")
         if run not in self._plans:
@@ -129,7 +142,7 @@ class Desk:
 
     def audit(self, run: str) -> Job:
         """Attack a run in every way we know."""
-        opened = self.library.open(run)
+        opened = self._readable(run)
         why_not = why_no_audit(opened)
         if why_not:
             raise VeilmapError(why_not)
@@ -138,7 +151,7 @@ class Desk:
 
     def replicas(self, run: str) -> Job:
         """Train maps of resampled users."""
-        opened = self.library.open(run)
+        opened = self._readable(run)
         if opened.data is None or not opened.finished:
             raise VeilmapError("replicas need a finished run whose measurements are on this host")
         folder = opened.work / "replicas"
@@ -149,8 +162,14 @@ class Desk:
             "--bootstrap", str(_REPLICAS), "--replicas", str(folder),
         ]  # fmt: skip
         return self._once(
-            "replicas", run, arguments, lambda: len([*folder.glob("*.nc")]) / _REPLICAS
+            "replicas", run, arguments, lambda: len(opened.replica_files()) / _REPLICAS
         )
+
+    def _readable(self, run: str) -> OpenRun:
+        head = self.summary(run)
+        if head.state == "unreadable":
+            raise VeilmapError(head.problem or "this run cannot be read")
+        return self.library.open(run)
 
     def _once(
         self,
@@ -168,13 +187,14 @@ class Desk:
     def tradeoff(self) -> answers.Tradeoff:
         """Map error against the strongest attack, for all runs that were audited."""
         points, missing = [], []
-        for run in self.library.runs():
-            head, opened = self.summary(run), self.library.open(run)
-            point = _newest_point(opened, run, head.label)
-            if point is not None:
-                points.append(point)
-            elif head.state == "finished":
-                missing.append(answers.MissingAudit(run, head.label, why_no_audit(opened)))
+        for head in self._summaries(self.library.runs()):
+            with suppress(NoSuchRunError):
+                opened = self.library.open(head.id)
+                point = _newest_point(opened, head.id, head.label)
+                if point is not None:
+                    points.append(point)
+                elif head.state == "finished":
+                    missing.append(answers.MissingAudit(head.id, head.label, why_no_audit(opened)))
         return answers.Tradeoff(points, missing)
 
 
@@ -206,11 +226,18 @@ def _point(run: str, label: str, audit: dict[str, Any]) -> answers.TradeoffPoint
     own = next(s for s in scores if (s["attack"], s["when"]) == (best["attack"], best["when"]))
     prior = next(s for s in scores if s["attack"] == "prior only" and s["when"] == "all")
     when = "all kept rounds" if best["when"] == "all" else f"round {best['when']}"
-    median = own["median"]
+    median = {name: _finite(own["median"][name]) for name in ("value", "low", "high")}
     return answers.TradeoffPoint(
-        run, label, audit["map_mae_db"], best["attack"], when, median["value"], median["low"],
-        median["high"], prior["median"]["value"], audit["promise"],
+        run, label, known(audit["map_mae_db"]), str(best["attack"]), when, median["value"],
+        median["low"], median["high"], _finite(prior["median"]["value"]), str(audit["promise"]),
     )  # fmt: skip
+
+
+def _finite(value: Any) -> float:
+    """The number, unless it is none; whoever reads the file ignores it then."""
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no distance")
+    return float(value)
 
 
 def _changed_lately(path: Path) -> bool:

@@ -7,6 +7,8 @@ is needed, always.
 
 import hmac
 import json
+import logging
+import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
@@ -14,9 +16,10 @@ from urllib.parse import parse_qs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "veilmap"
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 MOST_BYTES = 10_000  # of a request's body: no honest one comes near
 
+_LOOPBACK = re.compile(r"(127(\.\d{1,3}){3}|\[::1\]|localhost)(:\d+)?")
+_LENGTH = re.compile(rb"\d{1,9}")
 _READS = ("GET", "HEAD")
 
 # What the page may load and where from: itself, nothing else, and no text becomes code.
@@ -33,6 +36,8 @@ _HEADERS = (
     (b"cache-control", b"no-cache"),
 )
 
+_log = logging.getLogger("veilmap.web")
+
 
 class Guard:
     """Lets a request through to ``app``, or refuses it in one line."""
@@ -47,8 +52,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        started = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 own = [(name, value) for name, value in message["headers"] if name not in _NAMES]
                 message = {**message, "headers": [*own, *_HEADERS]}
             await send(message)
@@ -61,12 +70,19 @@ class Guard:
         if refusal is not None:
             await _refuse(send_guarded, *refusal)
             return
-        await self._app(scope, receive, send_guarded)
+        try:
+            await self._app(scope, receive, send_guarded)
+        except Exception as fault:
+            if started:
+                raise  # nothing but the end of the connection can tell
+            _log.error("%s %s failed", scope["method"], scope["path"], exc_info=fault)
+            line = "veilmap made a mistake here; its terminal says more"
+            await _refuse(send_guarded, 500, line)
 
     def _refusal(self, scope: Scope, headers: dict[str, bytes]) -> tuple[int, str] | None:
         if self._token is None:
             # A foreign name that leads here is another page's trick (DNS rebinding).
-            if _host(headers.get("host", b"").decode("latin-1")) not in LOOPBACK:
+            if not _LOOPBACK.fullmatch(headers.get("host", b"").decode("latin-1")):
                 return 403, "this server answers on loopback only: open it as http://127.0.0.1"
         elif not self._knows_token(headers):
             return 401, "a token is needed: open the address that veilmap serve has printed"
@@ -74,9 +90,9 @@ class Guard:
             if headers.get("x-veilmap") != b"page":
                 return 403, "requests that start or stop something need the header X-Veilmap: page"
             length = headers.get("content-length", b"0")
-            if b"transfer-encoding" in headers or "transfer-encoding" in headers:
+            if "transfer-encoding" in headers:
                 return 411, "send the body with its length"
-            if not length.isdigit() or int(length) > MOST_BYTES:
+            if not _LENGTH.fullmatch(length) or int(length) > MOST_BYTES:
                 return 413, f"the body is larger than {MOST_BYTES} bytes"
         return None
 
@@ -102,13 +118,6 @@ _NAMES = {name for name, _ in _HEADERS}
 
 def _same(text: str, token: str) -> bool:
     return hmac.compare_digest(text.encode("utf-8", "replace"), token.encode())
-
-
-def _host(header: str) -> str:
-    """The name in a Host header, without its port."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.rpartition(":")[0] if ":" in header else header
 
 
 async def _refuse(send: Send, status: int, line: str) -> None:

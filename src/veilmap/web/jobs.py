@@ -122,8 +122,12 @@ class Jobs:
                 job = self._next()
                 if self._closed or job is None:
                     return
-                log = (self._folder / f"{job.id}.log").open("w+b")
-                job.process, job.state = _started(job.arguments, log), "running"
+                try:
+                    log = (self._folder / f"{job.id}.log").open("w+b")
+                    job.process, job.state = _started(job.arguments, log), "running"
+                except OSError as error:
+                    job.state, job.problem = "failed", f"it cannot be started: {error}"
+                    continue
             with log:
                 self._watch(job, log)
 

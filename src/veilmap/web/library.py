@@ -10,6 +10,7 @@ from veilmap.errors import VeilmapError
 from veilmap.web.opened import OpenRun
 
 _CACHED = 8  # runs whose maps are held in memory
+_LONGEST = 100  # letters of an id
 
 
 class NoSuchRunError(VeilmapError):
@@ -43,7 +44,7 @@ class Library:
         self._places = [*places, *([new_runs] if new_runs else [])]
         self._buildings = buildings
         self._ids: dict[Path, str] = {}
-        self._open: dict[str, OpenRun] = {}
+        self._open: dict[str, tuple[int, OpenRun]] = {}
         self._lock = threading.Lock()
 
     def runs(self) -> list[str]:
@@ -55,7 +56,7 @@ class Library:
         path = path.resolve()
         with self._lock:
             if path not in self._ids:
-                plain = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).strip(".-") or "run"
+                plain = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name)[:_LONGEST].strip(".-") or "run"
                 self._ids[path] = _unlike(plain, self._ids.values())
             return self._ids[path]
 
@@ -71,11 +72,16 @@ class Library:
         """A run, ready to be asked."""
         self._found()  # new folders get their ids
         path = self.path_of(run)
-        if not (path / "config.json").is_file():
-            raise NoSuchRunError(f"the folder of run {run} is gone, or has no first round yet")
+        try:
+            written = (path / "config.json").stat().st_mtime_ns
+        except OSError:
+            line = f"the folder of run {run} is gone, or has no first round yet"
+            raise NoSuchRunError(line) from None
         with self._lock:
-            opened = self._open.pop(run, None) or OpenRun(path, self.work / run, self._buildings)
-            self._open[run] = opened  # the newest at the end
+            before, opened = self._open.pop(run, (0, None))
+            if opened is None or before != written:  # another run may have taken its place
+                opened = OpenRun(path, self.work / run, self._buildings)
+            self._open[run] = written, opened  # the newest at the end
             for old in list(self._open)[:-_CACHED]:
                 del self._open[old]
         return opened

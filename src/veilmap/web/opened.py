@@ -47,11 +47,20 @@ class OpenRun:
     @cached_property
     def config(self) -> dict[str, Any]:
         """How it is trained."""
-        config = self._folder.config()
-        if config.get("format") != FORMAT:
-            raise VeilmapError(
-                f"{self.path.name} was written by another version of veilmap; train it anew"
-            )
+        try:
+            config = self._folder.config()
+            if config.get("format") != FORMAT:
+                raise VeilmapError(
+                    f"{self.path.name} was written by another version of veilmap; train it anew"
+                )
+            from_description(config["mechanism"])
+            numbers = (config["rounds"], config["data"]["users"])
+            sound = config["server_sees"] in ("uploads", "sums")
+            sound = sound and all(isinstance(number, int) for number in numbers)
+        except (AttributeError, KeyError, TypeError, UnicodeDecodeError):
+            sound = False
+        if not sound:
+            raise VeilmapError(f"{self.path.name}/config.json is damaged")
         return config
 
     @property
@@ -111,7 +120,7 @@ class OpenRun:
         """Where its measurements are, if its folder says so."""
         try:
             return Source.of_run(self.path)
-        except VeilmapError:
+        except (VeilmapError, OSError):
             return None
 
     @cached_property
@@ -119,7 +128,7 @@ class OpenRun:
         """The users' measurements, if they are here."""
         try:
             return measurements_behind(self.path, None)[0]
-        except VeilmapError:
+        except (VeilmapError, OSError):
             return None
 
     @cached_property
@@ -191,6 +200,10 @@ class OpenRun:
 
     # ---- what was made for the page
 
+    def replica_files(self) -> list[Path]:
+        """Maps of resampled users, as far as they are trained; none that is being written."""
+        return sorted((self.work / "replicas").glob("[!.]*.nc"))
+
     def replicas(self) -> list[RadioMap]:
-        """Maps of resampled users, as far as they are trained."""
-        return [RadioMap.load(path) for path in sorted((self.work / "replicas").glob("*.nc"))]
+        """Those maps."""
+        return [RadioMap.load(path) for path in self.replica_files()]

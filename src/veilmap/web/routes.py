@@ -10,6 +10,7 @@ from fastapi import Path as InPath
 from fastapi.responses import FileResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
 
 from veilmap import __version__, exporting
 from veilmap.errors import VeilmapError
@@ -76,7 +77,7 @@ def run_history(opened: TheRun) -> answers.History:
 async def run_events(request: Request, desk: TheDesk, run: RunId) -> StreamingResponse:
     """Rounds as they are played."""
     listeners = request.app.state.listeners
-    desk.summary(run)  # refuses a run that is not there
+    await run_in_threadpool(desk.summary, run)  # refuses a run that is not there
     listeners.check()
     return StreamingResponse(events.follow(desk, run, listeners), media_type="text/event-stream")
 

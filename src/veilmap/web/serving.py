@@ -1,7 +1,9 @@
 """The server: where it listens, who may come, and how it ends."""
 
 import ipaddress
+import re
 import secrets
+import signal
 import socket
 import tempfile
 import threading
@@ -18,8 +20,11 @@ from veilmap.web.commands import Plan
 
 if TYPE_CHECKING:
     from veilmap.web.desk import Desk
+    from veilmap.web.jobs import Jobs
 
 DEFAULT_PORT = 8765
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -78,18 +83,34 @@ def serve(
 
     from veilmap.web.app import create_app
 
+    if address.token is not None and not _TOKEN.fullmatch(address.token):
+        raise VeilmapError(
+            "the token is to be of letters, digits, - and _: it is part of an address"
+        )
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as door, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
         desk = _desk(places, new_runs, Path(folder), buildings)
-        if not desk.library.runs():
-            desk.start(_demo())
         config = uvicorn.Config(
             create_app(desk, token), log_level="warning", access_log=False, server_header=False,
             limit_concurrency=256, timeout_keep_alive=30, timeout_graceful_shutdown=2,
-            lifespan="on", proxy_headers=False,
+            lifespan="on", proxy_headers=False, ws="none",
         )  # fmt: skip
-        on_ready(_url(address.host, door.getsockname()[1], token))
-        uvicorn.Server(config).run(sockets=[door])
+        with _ended_by_signals(desk.jobs):
+            if not desk.library.runs():
+                desk.start(_demo())
+            on_ready(_url(address.host, door.getsockname()[1], token))
+            uvicorn.Server(config).run(sockets=[door])
+
+
+@contextmanager
+def _ended_by_signals(jobs: "Jobs") -> Iterator[None]:
+    """Ctrl-C or SIGTERM, at whatever moment, end what was started and leave no files."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        jobs.close()
 
 
 @contextmanager

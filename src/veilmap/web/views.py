@@ -83,17 +83,11 @@ def summary(
             state=state, played=len(rows), rounds=config["rounds"],
             mae_db=known(last_mae(rows)), users=config["data"]["users"], problem=problem,
         )  # fmt: skip
-    except (VeilmapError, KeyError, TypeError) as error:
+    except VeilmapError as error:
         return answers.RunSummary(
             id=name, name=run.path.name, label="cannot be read", state="unreadable", played=0,
-            rounds=0, mae_db=None, users=0, problem=_reason(error, run),
+            rounds=0, mae_db=None, users=0, problem=str(error),
         )  # fmt: skip
-
-
-def _reason(error: Exception, run: OpenRun) -> str:
-    if isinstance(error, VeilmapError):
-        return str(error)
-    return f"{run.path.name}/config.json is damaged"
 
 
 def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
@@ -150,7 +144,7 @@ def _why_no_uncertainty(run: OpenRun) -> str | None:
         return "the measurements are not on this host, and uncertainty is made from them"
     if not run.finished:
         return "the run is not finished"
-    if len(run.replicas()) < _LEAST_REPLICAS:
+    if len(run.replica_files()) < _LEAST_REPLICAS:
         return (
             "it takes maps of resampled users, trained as this one was: that uses their"
             " measurements anew, beyond what the run promised them"
@@ -189,7 +183,8 @@ def layer(run: OpenRun, wish: Wish) -> Layer:
         wish = replace(wish, place=None, station=None)
     if wish.of != "learned" and (run.scene is None or wish.layer not in _COMPARABLE):
         raise VeilmapError(f"nobody knows the true {_TITLES[wish.layer].lower()} of this run")
-    return run.layer(wish, lambda radio_map: _made(run, radio_map, wish))
+    replicas = len(run.replica_files()) if wish.layer == "uncertainty" else 0
+    return run.layer((wish, replicas), lambda radio_map: _made(run, radio_map, wish))
 
 
 def _made(run: OpenRun, radio_map: RadioMap, wish: Wish) -> Layer:
