@@ -18,7 +18,6 @@ from veilmap.federation import Run
 from veilmap.pictures import MapPanel, Maps
 from veilmap.reports import exposures, training
 from veilmap.reports.maps import nearest_to_middle
-from veilmap.reports.remaking import command as to_make_again
 from veilmap.sources import measurements_behind
 
 HOSTILE = "<script>alert(1)</script>"
@@ -195,7 +194,7 @@ def test_the_head_says_what_the_run_is(written, audits):
 @pytest.mark.parametrize("name", ["city", "aggregate", "unkept", "field"])
 def test_the_command_makes_the_same_run_again(runs, written, tmp_path, name):
     subject = reports.Subject.opened(runs / name, name)
-    words = shlex.split(to_make_again(subject))
+    words = shlex.split(subject.command)
     assert words[:2] == ["veilmap", "train"]
     with pytest.raises(SystemExit):
         vm_main(*words[1:], "--out", str(tmp_path / "again"))
@@ -211,9 +210,9 @@ def test_the_command_makes_the_same_run_again(runs, written, tmp_path, name):
 def test_commands_that_would_make_another_run_are_not_shown(runs):
     subject = reports.Subject.opened(runs / "city", "city")
     step = subject.config["step"] | {"damping": 0.5}
-    assert to_make_again(replace(subject, config=subject.config | {"step": step})) is None
-    assert to_make_again(replace(subject, config=subject.config | {"buildings": "ab"})) is None
-    assert to_make_again(replace(subject, source=None)) is None
+    assert replace(subject, config=subject.config | {"step": step}).command is None
+    assert replace(subject, config=subject.config | {"buildings": "ab"}).command is None
+    assert replace(subject, source=None).command is None
 
 
 @pytest.mark.parametrize("name", [ODD, "aggregate"])

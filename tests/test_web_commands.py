@@ -6,10 +6,9 @@ import time
 import pytest
 
 import veilmap as vm
-from veilmap import cli
+from veilmap import cli, remaking
 from veilmap.scene import Scene
 from veilmap.sources import Source
-from veilmap.web import commands
 from veilmap.web.commands import Plan, kept_rounds
 from veilmap.web.jobs import Jobs
 from webs import client_of, desk_of, trained, until
@@ -74,16 +73,17 @@ def test_a_plan_becomes_the_run_that_was_asked_for(few, tmp_path, mechanism, par
 )  # fmt: skip
 def test_the_command_that_is_shown_trains_the_same(few, tmp_path, options):
     first = trained(tmp_path / "first", *options, "--test", str(few))
-    shown = shlex.split(commands.described(config_of(first), Source.of_run(first)))
+    shown = shlex.split(remaking.command(config_of(first), Source.of_run(first), [0]))
     assert shown[:2] == ["veilmap", "train"]
-    done(*shown[1:], "--seed", "1", "--out", tmp_path / "second")
+    done(*shown[1:], "--out", tmp_path / "second")
     assert config_of(tmp_path / "second") == config_of(first)
 
 
 def test_a_run_like_another_is_trained_as_that_one_was(few, tmp_path):
     first = trained(tmp_path / "first", "--share", "0.5", "--calibrate", "stations", "--test",
                     str(few), "--degrees", "3")  # fmt: skip
-    plan = Plan(Source.of_run(first), "none", {}, 4, 1, extras=commands.like(config_of(first)))
+    extras = remaking.model_options(config_of(first), Source.of_run(first))
+    plan = Plan(Source.of_run(first), "none", {}, 4, 1, extras=extras)
     done(*plan.arguments(tmp_path / "second"))
     one, two = config_of(first), config_of(tmp_path / "second")
     assert two.pop("mechanism") != one.pop("mechanism")
@@ -93,9 +93,9 @@ def test_a_run_like_another_is_trained_as_that_one_was(few, tmp_path):
 def test_measurements_of_a_file_are_named(few, tmp_path):
     done("train", few, "--cell-size", "15", "--rounds", "2", "--out", tmp_path / "run")
     config = config_of(tmp_path / "run")
-    shown = commands.described(config, Source.of_run(tmp_path / "run"))
+    shown = remaking.command(config, Source.of_run(tmp_path / "run"), [])
     assert shlex.split(shown)[2] == str(few)
-    assert "DATA" in commands.described(config, None)
+    assert remaking.command(config, None, []) is None
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from veilmap import remaking
 from veilmap.errors import VeilmapError
 from veilmap.evaluation import mean_absolute_error
 from veilmap.exposing import Witness
@@ -65,6 +66,15 @@ class Subject:
     def scene(self) -> Scene | None:
         """The synthetic city, for runs in one."""
         return None if self.source is None else self.source.scene
+
+    @property
+    def command(self) -> str | None:
+        """What makes the run again, where that is known."""
+        if self.data is None:
+            return None
+        unused = self.data.antennas is not None and "antennas" not in self.config
+        kept = sorted(self.run.transcript.rounds)
+        return remaking.command(self.config, self.source, kept, no_antennas=unused)
 
     @cached_property
     def mae_db(self) -> float:

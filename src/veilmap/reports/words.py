@@ -6,7 +6,6 @@ from typing import Any
 
 from veilmap.auditing import promise_of
 from veilmap.mechanisms import NoGuarantee, from_description
-from veilmap.reports.remaking import command
 from veilmap.reports.subjects import Subject
 
 NO_UPLOADS = "This run kept no uploads: train with `--keep-uploads` to see attacks."
@@ -38,7 +37,7 @@ def facts(subject: Subject) -> list[tuple[str, str]]:
     run, config = subject.run, subject.config
     rows, columns = run.radio_map.grid.shape
     users, links = config["data"]["users"], config["data"]["links"]
-    made = command(subject)
+    made = subject.command
     return [
         ("Mechanism", mechanism(run.transcript.mechanism)),
         ("The server sees", _TRUST[run.transcript.server_sees]),

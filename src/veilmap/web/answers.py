@@ -78,7 +78,7 @@ class RunDetail(RunSummary):
     why_no_attacks: str | None
     measured: bool
     has_buildings: bool
-    command: str
+    command: str | None
 
 
 @dataclass(frozen=True)

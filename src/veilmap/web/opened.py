@@ -1,8 +1,8 @@
 """One run, ready to be asked: its files as data, read once and again when they change."""
 
 import threading
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from veilmap.federation import history
 from veilmap.federation.folder import FORMAT, RunFolder
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.public import seen_from
-from veilmap.federation.transcript import Transcript
+from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
+from veilmap.geometry import Grid
 from veilmap.layers import Layer
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import from_description
@@ -40,7 +41,7 @@ class OpenRun:
         self._map: tuple[object, RadioMap] | None = None
         self._history: tuple[object, list[HistoryRow]] = (None, [])
         self._layers: dict[object, Layer] = {}
-        self._witnesses: dict[object, Witness] = {}
+        self._witness: tuple[bool, Witness] | None = None
 
     # ---- what its files say
 
@@ -171,19 +172,15 @@ class OpenRun:
         last = self.config["rounds"] - self.config["step"].get("rounds", 0)
         return [number for number in self._folder.kept_rounds() if number < last]
 
-    def witness(self, number: int) -> Witness:
-        """Who looks at one kept round."""
-        if number not in self.kept_rounds():
-            raise VeilmapError(f"round {number + 1} was not kept")
-        key = (number, self.finished)
+    def witness(self) -> Witness:
+        """Who looks at kept rounds; the last map, which attackers have too, needs another one."""
         with self._lock:
-            if key not in self._witnesses:
-                for old in list(self._witnesses)[: 1 - _ROUNDS_KEPT]:
-                    del self._witnesses[old]
-                self._witnesses[key] = Witness(self._transcript(number), self.data)
-            return self._witnesses[key]
+            finished = self.finished
+            if self._witness is None or self._witness[0] != finished:
+                self._witness = finished, Witness(self._transcript(), self.data)
+            return self._witness[1]
 
-    def _transcript(self, number: int) -> Transcript:
+    def _transcript(self) -> Transcript:
         radio_map, config = self.radio_map(), self.config
         places, ids = self.stations
         stations, bs = seen_from(places, ids, radio_map.offsets)
@@ -192,7 +189,7 @@ class OpenRun:
             radio_map.grid,
             config["mechanism"] | {"name": mechanism.name},
             stations,
-            {number: self._folder.load_round(number, radio_map.grid)},
+            _KeptRounds(self, radio_map.grid),
             config["server_sees"],
             radio_map,
             bs,
@@ -207,3 +204,29 @@ class OpenRun:
     def replicas(self) -> list[RadioMap]:
         """Those maps."""
         return [RadioMap.load(path) for path in self.replica_files()]
+
+    def load_round(self, number: int, grid: Grid) -> SeenRound | SeenSum:
+        """What the server saw of a round."""
+        return self._folder.load_round(number, grid)
+
+
+class _KeptRounds(Mapping[int, SeenRound | SeenSum]):
+    """Kept rounds, read when they are looked at: all of them might not fit into memory."""
+
+    def __init__(self, run: OpenRun, grid: Grid) -> None:
+        self._run = run
+        self._read = lru_cache(_ROUNDS_KEPT)(lambda number: run.load_round(number, grid))
+
+    def __getitem__(self, number: int) -> SeenRound | SeenSum:
+        if number not in self:
+            raise KeyError(number)
+        return self._read(number)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._run.kept_rounds()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._run.kept_rounds())
+
+    def __len__(self) -> int:
+        return len(self._run.kept_rounds())

@@ -15,8 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from veilmap import __version__, exporting
 from veilmap.errors import VeilmapError
 from veilmap.exposing import Knobs
+from veilmap.remaking import model_options
 from veilmap.sources import Source
-from veilmap.web import answers, commands, events, views
+from veilmap.web import answers, events, views
 from veilmap.web.commands import Plan
 from veilmap.web.desk import Desk
 from veilmap.web.opened import OpenRun
@@ -152,8 +153,8 @@ def run_seen(
 ) -> Response:
     """What the server receives of one user in one round, and where attacks look."""
     number = round_number - 1
-    request.app.state.preparing.begin(opened.witness(number), number)
     body = views.seen(opened, user, number, knobs, summed=summed)
+    request.app.state.preparing.begin(opened.witness(), number)
     return Response(body, media_type="application/octet-stream")
 
 
@@ -203,7 +204,7 @@ def start_run(desk: TheDesk, wanted: NewRun) -> answers.RunSummary:
         other = desk.library.open(wanted.like)
         if other.source is None:
             raise VeilmapError(f"{wanted.like} does not say where its measurements are")
-        source, extras = other.source, commands.like(other.config)
+        source, extras = other.source, model_options(other.config, other.source)
     plan = Plan(
         source, wanted.mechanism, wanted.parameters, wanted.rounds, wanted.seed, wanted.sums, extras
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veilmap import layers
+from veilmap import layers, remaking
 from veilmap.auditing import promise_of
 from veilmap.errors import VeilmapError
 from veilmap.exposing import SENT, Exposure, Knobs
@@ -18,7 +18,7 @@ from veilmap.mechanisms import from_description
 from veilmap.radiomap import RadioMap
 from veilmap.reports import label_of
 from veilmap.scene import Scene
-from veilmap.web import answers, commands
+from veilmap.web import answers
 from veilmap.web.answers import known
 from veilmap.web.opened import OpenRun
 
@@ -117,7 +117,7 @@ def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
         why_no_attacks=_why_no_attacks(run),
         measured=run.data is not None,
         has_buildings=bool(run.buildings),
-        command=commands.described(config, run.source),
+        command=remaking.command(config, run.source, run.kept_rounds()),
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _user_ids(run: OpenRun) -> list[str]:
     """Who can be looked at, as far as a list goes."""
     kept = run.kept_rounds()
     if run.data is None and kept:
-        return [str(user) for user in run.witness(kept[0]).users(kept[0])[:_MOST_USERS]]
+        return [str(user) for user in run.witness().users(kept[0])[:_MOST_USERS]]
     return [] if run.data is None else run.data.users[:_MOST_USERS].astype(str).tolist()
 
 
@@ -259,7 +259,7 @@ def layer_answer(made: Layer) -> bytes:
 
 def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) -> bytes:
     """One user in one round, counted from 0, as the page reads it."""
-    witness = run.witness(number)
+    witness = run.witness()
     client = witness.named(user, number)
     found = (witness.sum if summed else witness.upload)(client, number, knobs)
     grid = witness.transcript.grid

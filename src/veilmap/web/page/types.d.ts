@@ -66,8 +66,8 @@ export interface RunDetail extends RunSummary {
   /** Whether measurements, and with them true positions and gradients, are on this host. */
   measured: boolean;
   has_buildings: boolean;
-  /** The command that trains such a run. */
-  command: string;
+  /** The command that trains such a run; null where its folder does not say enough. */
+  command: string | null;
 }
 
 /** A round of the history; null for what is not known. */

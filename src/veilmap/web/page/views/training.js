@@ -75,7 +75,7 @@ class Training {
       panel,
       section("Progress", this.#bar, this.#words, this.#buttons),
       section("What is promised", h("p", {}, sentence(run.promise))),
-      section("The same from the command line", ...commandLine(run.command)),
+      run.command && section("The same from the command line", ...commandLine(run.command)),
     );
     this.#showProgress();
     this.#flight.ask();
