@@ -252,7 +252,7 @@ def test_of_a_run_without_its_measurements_the_map_is_shown(client):
     assert found["user_ids"] == []
     assert "--keep-uploads" in found["why_no_attacks"]
     assert not any(layer["comparable"] for layer in found["layers"])
-    assert found["command"].startswith("veilmap train DATA --mechanism none")
+    assert found["command"] is None
     assert strict(client.get("/api/runs/bare/buildings")) == {"polygons": []}
 
 

@@ -17,7 +17,7 @@ from veilmap.propagation import Propagation
 from veilmap.sources import Source
 
 # Options of `veilmap train`, by the fields of mechanisms.
-_OPTIONS = {
+OPTIONS = {
     "noise_budget": "--budget", "tradeoff": "--tradeoff", "epsilon": "--epsilon",
     "delta": "--delta", "clip": "--clip", "dropout": "--allow-missing",
 }  # fmt: skip
@@ -66,7 +66,7 @@ def source_options(source: Source) -> list[str]:
 
 def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:
     """A mechanism by its name and attributes; those that the command line does not set are left."""
-    own = {option: parameters.get(attribute) for attribute, option in _OPTIONS.items()}
+    own = {option: parameters.get(attribute) for attribute, option in OPTIONS.items()}
     return ["--mechanism", name, *_words(own)]
 
 

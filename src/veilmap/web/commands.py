@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from veilmap.mechanisms import MECHANISMS, Mechanism
-from veilmap.remaking import mechanism_options, source_options
+from veilmap.mechanisms import MECHANISMS, Mechanism, named
+from veilmap.remaking import OPTIONS, mechanism_options, source_options
 from veilmap.sources import Source
 
 _KEPT = 5  # rounds whose uploads are kept
@@ -38,7 +38,8 @@ class Plan:
 
     def mechanism_checked(self) -> Mechanism:
         """The mechanism, unless it cannot be made."""
-        return MECHANISMS[self.mechanism](**self.parameters)
+        called = {name: option.removeprefix("--") for name, option in OPTIONS.items()}
+        return named(self.mechanism, self.parameters, called=called)
 
     @property
     def name(self) -> str:

@@ -121,7 +121,8 @@ def in_background(run: Path) -> Iterator[int]:
     from veilmap.web.app import create_app
 
     with _listening(Address(port=0)) as door, tempfile.TemporaryDirectory() as work:
-        config = uvicorn.Config(create_app(_desk([run], None, Path(work))), log_level="warning")
+        app = create_app(_desk([run], None, Path(work)))
+        config = uvicorn.Config(app, log_level="warning", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]}, daemon=True)
         thread.start()
