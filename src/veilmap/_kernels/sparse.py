@@ -35,3 +35,14 @@ def take_large(start, stop, rows, share, offsets, columns, values):
             if abs(rows[i, column]) > least:
                 columns[at], values[at] = column, rows[i, column]
                 at += 1
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def products(start, stop, offsets, columns, values, rows, out):
+    """Products of dense rows with some of the sparse ones, out[i, k] = Σ_m rows[i, m] s[k, m]."""
+    for k in range(start, stop):
+        for i in range(len(rows)):
+            total = np.float32(0.0)
+            for at in range(offsets[k], offsets[k + 1]):
+                total += rows[i, columns[at]] * values[at]
+            out[i, k] = total

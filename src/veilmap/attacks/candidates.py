@@ -122,6 +122,14 @@ class Templates:
         products = np.empty((count, 3, Blocks(grid.shape).count), dtype=np.float32)
         return cls(slice(0, count), expected, shifted, products)
 
+    def along_expected(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Products of rows (n, M) with the expected gradients, (n, k)."""
+        return rows @ self.expected.T
+
+    def along_shifted(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The same with what 1 dB adds to them."""
+        return rows @ self.shifted.T
+
     def part(self, own: slice) -> "Templates":
         """The first rows of this room, for the candidates ``own``."""
         rows = slice(0, own.stop - own.start)

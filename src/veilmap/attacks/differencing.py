@@ -55,13 +55,15 @@ class Differencing(Attack):
         candidates = candidates or Candidates.of(transcript, self.altitude)
         clip = float(transcript.mechanism["clip"])
         matches = {n: _matches(seen, candidates, clip) for n, seen in rounds.items()}
-        groups: dict[When, list[int]] = {n: [n] for n in rounds} | {"all": list(rounds)}
-        posteriors = {
-            when: self._posterior(
-                candidates, [rounds[n] for n in group], [matches[n] for n in group]
-            )
-            for when, group in groups.items()
+        posteriors: dict[When, Posterior] = {
+            n: self._posterior(candidates, [rounds[n]], [matches[n]]) for n in rounds
         }
+        if len(rounds) == 1:
+            posteriors["all"] = next(iter(posteriors.values()))
+        else:
+            posteriors["all"] = self._posterior(
+                candidates, list(rounds.values()), list(matches.values())
+            )
         placed = {when: Placed(each.clients, each.means()) for when, each in posteriors.items()}
         return Estimates(self.name, placed, posteriors)
 
@@ -120,7 +122,7 @@ def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Matches:
     for templates in candidates.templates(seen.broadcast.radio_map):
         norm = np.sqrt(templates.products[:, 0].sum(axis=1))
         speaks = norm > _FAINT * clip
-        match = templates.expected @ total / np.where(speaks, norm, 1)
+        match = templates.along_expected(total[None])[0] / np.where(speaks, norm, 1)
         of_sum[templates.own] = np.where(speaks, match, 0)
         own[templates.own] = np.where(speaks, _MATCH * np.minimum(norm, clip), 0)
     unit = np.sqrt(np.mean(own**2)) + 1e-30

@@ -88,7 +88,7 @@ def _explained(
     own_1, own_2, mixed = (weights @ templates.products[:, i].T for i in range(3))
     per_norm_1, per_norm_2 = (1 / np.sqrt(np.maximum(own, 1e-30)) for own in (own_1, own_2))
     cosine = mixed * per_norm_1 * per_norm_2
-    r_1 = (weighted @ templates.expected.T) * per_norm_1
-    r_2 = (weighted @ templates.shifted.T) * per_norm_2
+    r_1 = templates.along_expected(weighted) * per_norm_1
+    r_2 = templates.along_shifted(weighted) * per_norm_2
     # Two templates that point the same way count as one.
     return r_1**2 + (r_2 - cosine * r_1) ** 2 / np.maximum(1 - cosine**2, 1e-3)

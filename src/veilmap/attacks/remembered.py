@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import sparse
-from veilmap._threads import even_parts, run_parts
+from veilmap._threads import even_groups, even_parts, run_parts
 from veilmap.attacks.candidates import Candidates, Templates
 from veilmap.geometry import offsets_of
 from veilmap.radiomap import RadioMap
@@ -48,6 +48,29 @@ class RememberedCandidates(Candidates):
         return iter((self.kept,))
 
 
+@dataclass(frozen=True)
+class _SparseTemplates(Templates):
+    """Templates whose large entries alone are kept, as compressed rows."""
+
+    def along_expected(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Products of rows (n, M) with the expected gradients, (n, k)."""
+        return self._along(self.expected, rows)
+
+    def along_shifted(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The same with what 1 dB adds to them."""
+        return self._along(self.shifted, rows)
+
+    @staticmethod
+    def _along(kept: "csr_array", rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        result = np.empty((len(rows), kept.shape[0]), dtype=np.float32)
+
+        def part(start: int, stop: int) -> None:
+            sparse.products(start, stop, kept.indptr, kept.indices, kept.data, rows, result)
+
+        run_parts(part, even_groups(kept.indptr))
+        return result
+
+
 def _sparse(blocks: Iterator[Templates]) -> Templates:
     """All blocks in one, without entries that do not count."""
     from scipy.sparse import vstack
@@ -59,7 +82,7 @@ def _sparse(blocks: Iterator[Templates]) -> Templates:
         products.append(block.products.copy())  # the next block overwrites it
     together = np.concatenate(products)
     own = slice(0, len(together))
-    return Templates(own, vstack(expected, "csr"), vstack(shifted, "csr"), together)
+    return _SparseTemplates(own, vstack(expected, "csr"), vstack(shifted, "csr"), together)
 
 
 def _without_faint(dense: NDArray[np.float32]) -> "csr_array":

@@ -208,5 +208,7 @@ function commandLine(command) {
     const button = copy.querySelector("button");
     if (button) button.textContent = "Copied";
   });
-  return [h("pre", { class: "command", tabindex: 0 }, h("code", {}, command)), copy];
+  // Lines break between words only: browsers would also break after the first hyphen of "--seed".
+  const words = command.split(" ").flatMap((word) => [h("span", { class: "word" }, word), " "]);
+  return [h("pre", { class: "command", tabindex: 0 }, h("code", {}, ...words)), copy];
 }
