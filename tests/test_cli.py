@@ -7,6 +7,8 @@ import pytest
 import veilmap
 from veilmap import benchmarks, cli
 from veilmap.benchmarks import Figure
+from veilmap.federation import Run
+from veilmap.sources import measurements_behind
 
 
 def run(capsys, *arguments):
@@ -37,15 +39,22 @@ def test_no_command_shows_the_help(capsys):
     assert "veilmap:" not in err
 
 
-def test_demo_writes_its_table_figures_and_map(capsys, tmp_path):
-    out = tmp_path / "demo"
-    code, text, _ = run(capsys, "demo", "--rounds", "3", "--users", "20", "--out", str(out))
+def test_demo_writes_its_table_figures_and_map_and_ends_on_the_page(capsys, tmp_path, monkeypatch):
+    out, shown = tmp_path / "demo", []
+    monkeypatch.setattr("veilmap.commands.demo.show", lambda runs, **_: shown.extend(runs))
+    arguments = ["demo", "--rounds", "3", "--users", "20", "--out", str(out), "--open"]
+    code, text, _ = run(capsys, *arguments)
     assert code == 0
+    assert shown == [out / "runs"]
+    runs = {path.name: Run.load(path) for path in shown[0].iterdir()}
+    assert runs.keys() == {"none", "uniform", "aligned", "none-sums"}
+    assert all(measurements_behind(shown[0] / name, None) for name in runs)
+    assert run(capsys, *arguments)[0] == 2  # it overwrites no run
     assert "k nearest neighbours" in text
     names = {path.name for path in out.iterdir()}
     assert names == {
         "heights_true.png", "heights_learned.png", "gain_predicted.png", "gain_error.png",
-        "overview.png", "uploads.png", "results.json", "radio_map.nc",
+        "overview.png", "uploads.png", "results.json", "radio_map.nc", "runs",
     }  # fmt: skip
     rows = json.loads((out / "results.json").read_text())
     assert all(row["mae_db"] > 2 for row in rows)
