@@ -36,9 +36,7 @@ def measure(seed: int) -> list[Figure]:
         return [
             Figure("μ moved, 95th percentile", _p95(upload), "ms", at_most=150),
             Figure("μ moved, median", float(np.median(upload)), "ms"),
-            Figure(
-                "μ moved, only sums seen, 95th percentile", _p95(summed), "ms", at_most=150
-            ),
+            Figure("μ moved, only sums seen, 95th percentile", _p95(summed), "ms", at_most=150),
             Figure("gain of a new base station, 95th percentile", _p95(gain), "ms", at_most=50),
             *_first_paint(port),
         ]

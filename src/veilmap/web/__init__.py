@@ -2,12 +2,16 @@
 
 answers    what the API answers with
 library    which runs there are
-opened     one run, ready to be asked
-commands   runs as command lines, and back
+opened     one run's files as data, read once
+views      what the page shows of a run, computed
+preparing  what attacks need for a round, made beside the answers
+commands   runs to be started, as command lines
 jobs       those commands as processes, one after the other
+desk       what the page can have done
 events     a run's progress as it happens
 guard      who may ask, and what every answer carries
-app        the routes
+routes     requests in, answers out
+app        the application
 serving    the server
 page/      what the browser gets
 """

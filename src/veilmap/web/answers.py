@@ -1,7 +1,7 @@
 """What the API answers with; ``page/types.d.ts`` says the same to the page."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -276,8 +276,3 @@ def unpacked(body: bytes) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]
 def known(value: float | None) -> float | None:
     """None for what is not a finite number: JSON has no others."""
     return value if value is not None and np.isfinite(value) else None
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence."""
-    return ", ".join(names)

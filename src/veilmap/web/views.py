@@ -17,6 +17,7 @@ from veilmap.layers.predictions import centres
 from veilmap.mechanisms import from_description
 from veilmap.radiomap import RadioMap
 from veilmap.reports import label_of
+from veilmap.reports.maps import outdoors
 from veilmap.scene import Scene
 from veilmap.web import answers
 from veilmap.web.answers import known
@@ -237,7 +238,7 @@ def _true_values(
         return scene.heights
     quantity: Callable = scene.gain if wish.layer == "gain" else scene.line_of_sight
     values = np.asarray(quantity(centres(grid, wish.altitude), place), dtype=np.float64)
-    return np.where(scene.heights > 0, np.nan, values.reshape(grid.shape))
+    return outdoors(scene, values.reshape(grid.shape))
 
 
 def layer_answer(made: Layer) -> bytes:
