@@ -295,6 +295,8 @@ def _notes(run: OpenRun, found: Exposure) -> list[str]:
             "The measurements are not on this host: what would have been sent under other budgets,"
             " and how far attacks are off, is not known here."
         )
+    if run.config["server_sees"] == "sums" and found.summed is None:
+        notes.append("This run's server sees only sums: no single upload reaches it.")
     if not run.finished:
         notes.append("The run goes on: attacks expect gains after its newest map.")
     return notes

@@ -19,7 +19,7 @@
  * @property {number | null} rho
  * @property {number | null} nu
  * @property {number | null} clip
- * @property {boolean} sum
+ * @property {string} sees  "uploads" or "sums"; nothing is what the run's own server sees
  */
 
 /** @type {Readonly<Settings>} */
@@ -39,7 +39,7 @@ const NOTHING_SAID = {
   rho: null,
   nu: null,
   clip: null,
-  sum: false,
+  sees: "",
 };
 
 const PAUSE = 150;

@@ -161,7 +161,9 @@ export function drawAxes({ context, viewport, box, ink }) {
     const at = viewport.toScreen({ x, y: 0 }, box).x;
     const bottom = box.top + box.height;
     context.fillRect(at - 0.5, bottom, 1, TICK);
-    context.fillText(tickText(x), Math.min(at, box.left + box.width - 10), bottom + TICK + 3);
+    const text = tickText(x);
+    const room = context.measureText(text).width / 2;
+    context.fillText(text, Math.min(at, box.left + box.width - room), bottom + TICK + 3);
   }
   context.textAlign = "right";
   context.textBaseline = "middle";

@@ -23,12 +23,12 @@ export function short(value) {
 }
 
 /**
- * A distance to two digits below ten metres, and to whole metres above.
+ * A distance as people read it: about two digits, and no less than a centimetre.
  *
  * @param {number} value
  */
 export function distance(value) {
-  return value < 10 ? short(Number(value.toPrecision(2))) : fixed(value, 0);
+  return fixed(value, value < 0.95 ? 2 : value < 9.5 ? 1 : 0);
 }
 
 /** @param {number} value */

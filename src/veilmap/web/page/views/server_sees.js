@@ -103,7 +103,7 @@ class ServerSees {
   }
 
   #who() {
-    const { run, address } = this.#context;
+    const { run } = this.#context;
     const user = choice({
       label: "User",
       testid: "user",
@@ -121,9 +121,9 @@ class ServerSees {
     const sum = toggle({
       label: "The server sees only the sum",
       testid: "sum",
-      on: address.settings.sum,
+      on: this.#summed,
       hint: "Secure aggregation: uploads are added up before the server may open them.",
-      change: (on) => this.#change({ sum: on }),
+      change: (on) => this.#change({ sees: on ? "sums" : "uploads" }),
     });
     return [h("div", { class: "pair" }, user.element, round.element), sum.element];
   }
@@ -139,6 +139,11 @@ class ServerSees {
     const { user_ids } = this.#context.run;
     const { user } = this.#context.address.settings;
     return user_ids.includes(user) ? user : (user_ids[0] ?? "");
+  }
+
+  get #summed() {
+    const { run, address } = this.#context;
+    return (address.settings.sees || run.server_sees) === "sums";
   }
 
   get #round() {
@@ -179,7 +184,7 @@ class ServerSees {
       tradeoff: this.#dial("rho"),
       power: power === Infinity ? "inf" : power,
       clip: this.#dial("clip"),
-      sum: this.#context.address.settings.sum,
+      sum: this.#summed,
     };
   }
 
