@@ -7,7 +7,7 @@ LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 OUT    ?= veilmap-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults bench lint types page browser clean
+.PHONY: help demo test test-faults test-slow bench lint types page browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ test: $(VENV)/.installed-dev browser lint types  ## Run everything that must pas
 
 test-faults: $(VENV)/.installed-dev  ## Kill nodes and servers of real deployments (six minutes)
 	$(BIN)/python -m pytest -m faults
+
+test-slow: $(VENV)/.installed-dev  ## Run larger cases of some tests (two minutes)
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.installed-dev  ## Check style and import rules
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -455,6 +456,8 @@ def test_ctrl_c_stops_at_once_with_one_line(tmp_path):
     process = subprocess.Popen(
         [*command, "--out", str(tmp_path / "out")], stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # Where the tests run in a shell's background, it has told them to ignore Ctrl-C.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not [*tmp_path.glob("out/computed/*")]:

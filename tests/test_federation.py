@@ -268,12 +268,13 @@ vm.train(data, scene.grid, mechanism=vm.GeometryAligned(noise_budget=10), rounds
 """
 
 
-def test_a_run_killed_twenty_times_ends_in_the_same_bits(town, tmp_path):
+@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_run_killed_again_and_again_ends_in_the_same_bits(town, tmp_path, times):
     scene, data = town
     out = tmp_path / "run"
     chance = random.Random(0)
     kills = 0
-    while kills < 20:
+    while kills < times:
         how = "resume" if (out / "config.json").exists() else "new"
         process = subprocess.Popen([sys.executable, "-c", KILLED_RUN, str(out), how])
         before = checkpoint_round(out)
@@ -286,7 +287,7 @@ def test_a_run_killed_twenty_times_ends_in_the_same_bits(town, tmp_path):
         process.wait()
         if (out / "radio_map.nc").exists():
             break
-    assert kills == 20
+    assert kills == times
     options = {"mechanism": ALIGNED, "rounds": 300, "seed": 3}
     keep = {"keep_uploads": {7, 250}}
     resumed = vm.train(
