@@ -215,16 +215,19 @@ class Witness:
                 " measurements are not at hand to compute it"
             )
         links = raw.counts[0] if raw is not None else _links_of(seen, user)
+        prepared = self.prepared(number)  # asked once: it may become so at any moment
         return Exposure(
             user, number,
             None if raw is None else raw.positions[0],
             None if raw is None else float(np.linalg.norm(raw.heights[0])),
             {
-                name: Scheme(upload, self._located(number, name, upload, int(links), knobs))
+                name: Scheme(
+                    upload, self._located(number, name, upload, int(links), knobs, prepared)
+                )
                 for name, upload in received.items()
             },
             deviations,
-            pending=() if self.prepared(number) else NEED_TEMPLATES,
+            pending=() if prepared else NEED_TEMPLATES,
         )  # fmt: skip
 
     def sum(self, user: ClientId, number: int, knobs: Knobs) -> Exposure:
@@ -235,7 +238,7 @@ class Witness:
             received[SENT] = seen.heights
         clients, own = self.users(number), None
         if self.data is not None:
-            clients, own = self._summed(seen, number, user, knobs, received)
+            clients, own = self._summed(number, user, knobs, received)
         if not received:
             raise VeilmapError("this run kept no sum, and the measurements are not at hand")
         prepared = self.prepared(number)
@@ -277,12 +280,7 @@ class Witness:
         return np.sqrt(mechanism.variances(clipped, grid, raw.positions[0]))
 
     def _summed(
-        self,
-        seen: SeenRound | SeenSum,
-        number: int,
-        user: ClientId,
-        knobs: Knobs,
-        received: dict[str, NDArray],
+        self, number: int, user: ClientId, knobs: Knobs, received: dict[str, NDArray]
     ) -> "tuple[tuple[ClientId, ...], _Raw]":
         """Add each scheme's mean upload to ``received``; who is in it, and the user's own."""
         clients = self.users(number)
@@ -301,7 +299,13 @@ class Witness:
     # ---- attacks
 
     def _located(
-        self, number: int, scheme: str, upload: NDArray, links: int, knobs: Knobs
+        self,
+        number: int,
+        scheme: str,
+        upload: NDArray,
+        links: int,
+        knobs: Knobs,
+        prepared: bool,
     ) -> dict[str, Place]:
         """Where every attack places the user who sent ``upload``."""
         mechanism = self._mechanism(scheme, knobs)
@@ -309,7 +313,7 @@ class Witness:
         simple = (PriorOnly(), WeightedCentroid(knobs.power))
         found = {attack.name: attack.locate(seen).placed[number].xy[0] for attack in simple}
         values = upload.astype(np.float32).tobytes()
-        return found | self._attacked(number, values, links, mechanism, self.prepared(number))
+        return found | self._attacked(number, values, links, mechanism, prepared)
 
     def _attacked(
         self, number: int, upload: bytes, links: int, mechanism: Mechanism, prepared: bool

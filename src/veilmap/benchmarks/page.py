@@ -4,7 +4,6 @@ import http.client
 import shutil
 import tempfile
 import time
-from itertools import count
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -68,9 +67,7 @@ class _Asked:
         return self._milliseconds(f"layer?{urlencode({'x': x, 'y': y, 'z': 30})}")[0]
 
     def wait_until_prepared(self) -> None:
-        for _ in count():
-            if b'"pending": []' in self._milliseconds("seen?user=5&round=1")[1]:
-                break
+        while b'"pending": []' not in self._milliseconds("seen?user=5&round=1")[1]:
             time.sleep(0.2)
         self.seen(10.0, summed=True)
         self.gain(1.0, 1.0)

@@ -1,14 +1,16 @@
 """What training gave, and how to get it back from its folder."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from veilmap.errors import VeilmapError
 from veilmap.federation import history
 from veilmap.federation.folder import FORMAT, RunFolder
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.public import seen_from
-from veilmap.federation.transcript import Transcript
+from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
 from veilmap.mechanisms import from_description
 from veilmap.radiomap import RadioMap
 
@@ -38,20 +40,25 @@ class Run:
     def load(cls, path: str | Path) -> "Run":
         """A finished run out of its folder."""
         folder, radio_map = RunFolder(path), load_map(path)
-        config = folder.config()
-        mechanism = from_description(config["mechanism"])
-        stations, bs = seen_from(*folder.base_stations(), radio_map.offsets)
-        transcript = Transcript(
-            radio_map.grid,
-            config["mechanism"] | {"name": mechanism.name},
-            stations,
-            folder.load_rounds(radio_map.grid),
-            config["server_sees"],
-            radio_map,
-            bs,
-        )
+        rounds = folder.load_rounds(radio_map.grid)
+        transcript = transcript_of(folder, folder.config(), radio_map, rounds)
         rows = history.load(folder.path / "history.csv")
         return cls(radio_map, rows, transcript, folder.path)
+
+
+def transcript_of(
+    folder: RunFolder,
+    config: Mapping[str, Any],
+    radio_map: RadioMap,
+    rounds: Mapping[int, SeenRound | SeenSum],
+) -> Transcript:
+    """What the server of a run saw: kept rounds, and the public facts that its folder holds."""
+    mechanism = from_description(config["mechanism"])
+    stations, bs = seen_from(*folder.base_stations(), radio_map.offsets)
+    public = config["mechanism"] | {"name": mechanism.name}
+    return Transcript(
+        radio_map.grid, public, stations, rounds, config["server_sees"], radio_map, bs
+    )
 
 
 def load_map(path: str | Path) -> RadioMap:

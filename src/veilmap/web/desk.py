@@ -203,7 +203,7 @@ def why_no_audit(run: OpenRun) -> str | None:
     if not run.finished:
         return "the run is not finished"
     if not run.kept_rounds():
-        return "this run has no transcript: train with --keep-uploads to see attacks"
+        return views.NO_TRANSCRIPT
     if run.data is None:
         return "the users' measurements, which say where they are, are not on this host"
     return None

@@ -56,21 +56,26 @@ class Library:
         path = path.resolve()
         with self._lock:
             if path not in self._ids:
-                plain = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name)[:_LONGEST].strip(".-") or "run"
+                plain = _plain(path.name)[:_LONGEST].strip(".-") or "run"
                 self._ids[path] = _unlike(plain, self._ids.values())
             return self._ids[path]
 
     def path_of(self, run: str) -> Path:
         """The folder behind an id, whether or not it is there yet."""
+        path = self._known(run)
+        if path is None:
+            self._found()  # folders that have just appeared get their ids
+            path = self._known(run)
+        if path is None:
+            raise NoSuchRunError(f"there is no run {run!r} here")
+        return path
+
+    def _known(self, run: str) -> Path | None:
         with self._lock:
-            for path, name in self._ids.items():
-                if name == run:
-                    return path
-        raise NoSuchRunError(f"there is no run {run!r} here")
+            return next((path for path, name in self._ids.items() if name == run), None)
 
     def open(self, run: str) -> OpenRun:
         """A run, ready to be asked."""
-        self._found()  # new folders get their ids
         path = self.path_of(run)
         try:
             written = (path / "config.json").stat().st_mtime_ns
@@ -90,9 +95,7 @@ class Library:
         """A new folder's path for a run to be started."""
         if self.new_runs is None:
             raise VeilmapError("this page may not start runs")
-        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)
-        taken = self._taken()
-        return self.new_runs.resolve() / _unlike(plain, taken)
+        return self.new_runs.resolve() / _unlike(_plain(name), self._taken())
 
     def _taken(self) -> list[str]:
         assert self.new_runs is not None
@@ -117,6 +120,11 @@ def _children(place: Path) -> list[Path]:
         return sorted(path for path in place.iterdir() if path.is_dir())
     except OSError:
         return []
+
+
+def _plain(name: str) -> str:
+    """The name in characters that an address and a folder can hold."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
 
 
 def _unlike(name: str, others: Iterable[str]) -> str:

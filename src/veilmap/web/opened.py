@@ -15,8 +15,8 @@ from veilmap.exposing import Witness
 from veilmap.federation import history
 from veilmap.federation.folder import FORMAT, RunFolder
 from veilmap.federation.history import HistoryRow
-from veilmap.federation.public import seen_from
-from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
+from veilmap.federation.run import transcript_of
+from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry import Grid
 from veilmap.layers import Layer
 from veilmap.measurements import Measurements
@@ -177,23 +177,11 @@ class OpenRun:
         with self._lock:
             finished = self.finished
             if self._witness is None or self._witness[0] != finished:
-                self._witness = finished, Witness(self._transcript(), self.data)
+                radio_map = self.radio_map()
+                rounds = _KeptRounds(self, radio_map.grid)
+                transcript = transcript_of(self._folder, self.config, radio_map, rounds)
+                self._witness = finished, Witness(transcript, self.data)
             return self._witness[1]
-
-    def _transcript(self) -> Transcript:
-        radio_map, config = self.radio_map(), self.config
-        places, ids = self.stations
-        stations, bs = seen_from(places, ids, radio_map.offsets)
-        mechanism = from_description(config["mechanism"])
-        return Transcript(
-            radio_map.grid,
-            config["mechanism"] | {"name": mechanism.name},
-            stations,
-            _KeptRounds(self, radio_map.grid),
-            config["server_sees"],
-            radio_map,
-            bs,
-        )
 
     # ---- what was made for the page
 

@@ -23,6 +23,8 @@ from veilmap.web import answers
 from veilmap.web.answers import known
 from veilmap.web.opened import OpenRun
 
+NO_TRANSCRIPT = "this run has no transcript: train with --keep-uploads to see attacks"
+
 _MOST_USERS = 5_000  # whose ids a list shows
 _MIDDLE_PERCENT = (1.0, 99.0)  # of values that the colours cover
 _LEAST_REPLICAS = 2
@@ -158,7 +160,7 @@ def _why_no_attacks(run: OpenRun) -> str | None:
         return None
     if not run.finished:
         return "no round of this run was kept yet: attacks can be tried once one is"
-    return "this run has no transcript: train with --keep-uploads to see attacks"
+    return NO_TRANSCRIPT
 
 
 def history_rows(rows: list[HistoryRow]) -> list[answers.HistoryRow]:
