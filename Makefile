@@ -45,7 +45,7 @@ browser:  # Chromium from the system's packages, for the tests of the page
 		|| echo "no Chromium here: the tests of the page in a browser will be skipped"
 
 bench: $(VENV)/.installed-bench  ## Measure speed, growth, memory, accuracy, start-up (installs JAX)
-	$(BIN)/veilmap bench --json bench.json
+	$(BIN)/veilmap bench --json bench.json --page docs/performance.md
 	PYTHONPATH=tests $(BIN)/python benchmarks/allocation.py --json bench-allocation.json
 
 clean:  ## Remove the virtual environment and what the targets wrote

@@ -36,6 +36,22 @@ def test_calibration_spends_all_of_epsilon_and_no_more(epsilon, contribute):
     assert accounting.epsilon(mechanism, 51, DELTA) > epsilon
 
 
+def test_the_bound_for_secret_sampling_is_its_formula_term_by_term():
+    rho, q = 0.02, 0.3
+    orders = np.array([2, 3, 7, 40])
+    for order, found in zip(
+        orders.tolist(), accounting.sampled_divergences(rho, q, orders), strict=True
+    ):
+        total = (1 - q) ** (order - 1) * (order * q - q + 1)
+        for term in range(2, order + 1):
+            factor = 1 if term == 2 else 3
+            total += (
+                factor * math.comb(order, term) * (1 - q) ** (order - term) * q**term
+                * math.exp((term - 1) * rho * term)
+            )  # fmt: skip
+        assert found == pytest.approx(min(math.log(total) / (order - 1), rho * order), rel=1e-12)
+
+
 def test_secret_sampling_amplifies_but_never_below_the_gaussians():
     z, q, rounds = 4.0, 0.05, 100
     always = vm.AggregateGaussian(noise_multiplier=z)

@@ -1,6 +1,8 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -23,6 +25,14 @@ def contribution(rng, users, scale=1.0, cells=GRID.cells):
         np.full(users, 7),
         np.zeros((users, 2)),
     )
+
+
+def without_noise(mechanism, raw):
+    """What users would send if they added no noise, (N, M + P)."""
+    silent = SimpleNamespace(add_to=lambda total, draw: None, deviation=0.0)
+    with patch.object(vm.AggregateGaussian, "_sampler", lambda *_: silent):
+        sent = mechanism.answer(raw, GRID, draws(len(raw.counts)), len(raw.counts))
+    return np.hstack([sent.uploads, sent.propagation])
 
 
 def draws(users, seed=0):
@@ -85,12 +95,37 @@ def test_inversion_is_what_the_definition_says():
 def test_no_contribution_is_longer_than_the_sensitivity(seed, scale, levels):
     mechanism = vm.AggregateGaussian(noise_multiplier=1.0, levels=levels)
     raw = contribution(np.random.default_rng(seed), 3, scale)
-    norms = np.linalg.norm(raw.heights, axis=1)
-    vectors = mechanism._clipped(raw, norms) * (mechanism.levels / mechanism.clip)
-    for vector in vectors:
-        whole = mechanism._on_lattice(vector)
-        assert math.sqrt(whole @ whole) <= mechanism.sensitivity(len(vector))
-        assert np.abs(whole - vector).max() <= 1 or not whole.any()
+    for whole in without_noise(mechanism, raw):
+        assert math.sqrt(whole @ whole) <= mechanism.sensitivity(GRID.cells, 4)
+
+
+def test_rounding_is_without_bias():
+    mechanism = vm.AggregateGaussian(noise_multiplier=1.0, levels=40, theta_share=0.1)
+    one = contribution(np.random.default_rng(3), 1, 0.02)
+    users = 4000
+    raw = Contribution(*(np.repeat(part, users, axis=0) for part in (
+        one.heights, one.propagation, one.counts, one.user_xy)))  # fmt: skip
+    whole = without_noise(mechanism, raw)
+    heights, theta = mechanism.read(
+        whole[:, : GRID.cells].sum(axis=0), whole[:, GRID.cells :].sum(axis=0), users
+    )
+    norm = np.linalg.norm(one.heights)
+    clipped = one.heights[0] * min(1, math.sqrt(1 - 0.1**2) * mechanism.clip / norm)
+    # A number that is rounded at random strays by half a step at most.
+    stray = 5 * 0.5 / math.sqrt(users) * mechanism.clip / mechanism.levels
+    assert np.abs(heights - clipped).max() < stray
+    assert np.isfinite(theta).all()
+    assert len(np.unique(whole[:, 0])) == 2
+
+
+def test_sums_count_modulo_the_range_of_their_bits():
+    mechanism = vm.AggregateGaussian(noise_multiplier=1.0, levels=100, bits=16)
+    small = np.array([5.0, -7.0, 32_767.0, -32_768.0])
+    theta = np.zeros(4)
+    plain, _ = mechanism.read(small, theta, 1)
+    for turns in (-3, 1, 2):
+        again, _ = mechanism.read(small + turns * 2.0**16, theta, 1)
+        np.testing.assert_array_equal(again, plain)
 
 
 def test_the_sum_is_read_as_the_mean_of_clipped_gradients():
@@ -122,7 +157,7 @@ def test_noise_on_the_sum_is_what_is_promised_even_when_some_are_missing():
     for seed in range(300):
         sent = FIXED.answer(raw, GRID, draws(users, seed), users)
         sums.append(np.hstack([sent.uploads, sent.propagation])[missing:].sum(axis=0))
-    promised = FIXED.noise_multiplier * FIXED.sensitivity(GRID.cells + 4)
+    promised = FIXED.noise_multiplier * FIXED.sensitivity(GRID.cells, 4)
     values = np.ravel(sums)
     # Relative deviation of a sample variance: √(2/n); rounding up adds at most 1 %.
     slack = 5 * math.sqrt(2 / len(values))
@@ -161,6 +196,7 @@ def test_a_vanishing_gradient_looks_like_any_other():
         ({"contribute": 0}, "contribute is a share"),
         ({"theta_share": 1}, "below 1"),
         ({"levels": 0}, "levels must be at least 1"),
+        ({"bits": 40}, "bits must be at most 32"),
         ({"noise_multiplier": 0}, "noise_multiplier must be greater"),
     ],
 )

@@ -48,6 +48,35 @@ def test_an_audit_scores_every_attack_in_every_round(town, trained):
     json.loads(json.dumps(audit.as_dict(), allow_nan=False))
 
 
+def test_an_audit_of_some_users_is_that_of_all_for_them(town, trained):
+    _, data = town
+    everybody, some = vm.audit(trained, data), vm.audit(trained, data, users=5)
+    assert len(some.truth) == 5
+    for name, estimates in some.estimates.items():
+        for when, placed in estimates.placed.items():
+            assert len(placed.clients) == 5
+            whole = everybody.estimates[name].placed[when]
+            rows = [whole.clients.index(client) for client in placed.clients]
+            np.testing.assert_allclose(placed.xy, whole.xy[rows], atol=1e-6)
+
+
+def test_in_sums_those_who_are_not_attacked_still_count(town):
+    scene, data = town
+    run = vm.train(
+        data, scene.grid, rounds=8, seed=0, server_sees="sums", keep_uploads="all",
+        participation=vm.Participation(share=0.5),
+    )  # fmt: skip
+    everybody, some = (
+        vm.audit(run, data, rounds=range(8), users=users).estimates["differencing"].placed["all"]
+        for users in (None, 4)
+    )
+    assert len(some.clients) == 4
+    rows = [everybody.clients.index(client) for client in some.clients]
+    np.testing.assert_allclose(some.xy, everybody.xy[rows], atol=1e-3)
+    with pytest.raises(vm.VeilmapError, match="users must be at least 1"):
+        vm.audit(run, data, users=0)
+
+
 def test_an_audit_of_sums_uses_what_works_on_sums(town):
     scene, data = town
     run = vm.train(

@@ -161,6 +161,20 @@ def test_uneven_users_at_several_places_with_dropouts_train(town):
     assert sum(row.late for row in run.history) > 0
 
 
+def test_groups_that_take_turns_are_asked_equally_often(town):
+    crowd = vm.Participation(share=1 / 3, in_turns=True)
+    turnouts = [crowd.draw(7, number, 20).invited for number in range(6)]
+    # Every user once in three rounds, always with the same others.
+    np.testing.assert_array_equal(np.sum(turnouts[:3], axis=0), np.ones(20))
+    np.testing.assert_array_equal(turnouts[:3], turnouts[3:])
+    assert {int(turnout.sum()) for turnout in turnouts} == {6, 7}
+    assert not np.array_equal(turnouts[0], crowd.draw(8, 0, 20).invited)
+    assert (crowd.rounds_each(6), crowd.rounds_each(7)) == (2, 3)
+    scene, data = town
+    run = vm.train(data, scene.grid, rounds=6, seed=0, participation=crowd)
+    assert sum(row.clients for row in run.history) == 2 * len(data.users)
+
+
 def test_a_round_in_which_nobody_answers_is_survived(town):
     scene, data = town
     crowd = vm.Participation(share=0.05, dropout=0.5)
@@ -175,6 +189,7 @@ def test_a_round_in_which_nobody_answers_is_survived(town):
         ({"share": 0}, "nobody would take part"),
         ({"dropout": 1.5}, "dropout is a probability"),
         ({"dropout": 0.6, "late": 0.6}, "more than everybody"),
+        ({"share": 0.4, "in_turns": True}, "1/2, not 0.4"),
     ],
 )
 def test_impossible_crowds_are_refused(arguments, message):
@@ -346,7 +361,7 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_touched(half_run, damage):
     scene, data, options = half_run
     path = options["out"] / "checkpoints" / "round-000006.npz"
     whole = path.read_bytes()
-    middle = len(whole) // 2
+    middle = whole.index(b"heights.npy") + 500  # among the heights themselves
     path.write_bytes(whole[:middle] + b"xxxx" + whole[middle + 4 :] if damage is None else damage)
     with pytest.raises(vm.VeilmapError, match=r"round-000006\.npz is damaged; delete it .*000004"):
         vm.train(data, scene.grid, **options, resume=True)

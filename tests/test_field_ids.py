@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import veilmap as vm
-from veilmap.federation.training import fingerprint, stations_of
+from veilmap.federation.training import fingerprint
 from veilmap.field import Field
 from veilmap.radiomap import log_distance
 
@@ -128,7 +128,7 @@ def test_stations_are_told_apart_by_place_and_id():
         np.array([MAST, MAST, OTHER, MAST, OTHER, MAST]), np.full(6, -80.0),
         bs=np.array(["b", "a", "b", "b", "b", "a"]),
     )  # fmt: skip
-    masts, ids = stations_of(data)
+    masts, ids = data.stations
     assert sorted(zip(map(tuple, masts.tolist()), ids, strict=True)) == [
         ((0.0, 40.0, 30.0), "a"), ((0.0, 40.0, 30.0), "b"), ((55.0, 90.0, 25.0), "b"),
     ]  # fmt: skip

@@ -25,7 +25,7 @@ from veilmap.federation.participation import Turnout
 from veilmap.federation.public import Public
 from veilmap.federation.rounds import Training
 from veilmap.federation.server import Server
-from veilmap.federation.training import _config, stations_of
+from veilmap.federation.training import _config
 
 ALIGNED = vm.GeometryAligned(noise_budget=10)
 
@@ -40,7 +40,7 @@ def training(town, mechanism=ALIGNED, rounds=4, **options):
     scene, data = town
     step, crowd = vm.NoiseAwareStep(), options.pop("participation", vm.Participation())
     config = _config(data, scene.grid, mechanism, "uploads", rounds, 5, step, crowd)
-    options = {"public": Public(*stations_of(data))} | options
+    options = {"public": Public(*data.stations)} | options
     return Training(scene.grid, mechanism, "uploads", rounds, 5, step, crowd, config, **options)
 
 
@@ -392,7 +392,53 @@ def test_flowers_simulation_gives_the_map_of_the_process(tmp_path):
     assert "raised: from a round" in done.stdout
 
 
+# ---- The same on a Ray cluster
+
+_ON_A_CLUSTER = """
+import numpy as np, ray, veilmap as vm
+from ray.cluster_utils import Cluster
+if __name__ == "__main__":
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+    )
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    scene = vm.Scene.synthetic(0)
+    data = scene.measure(users=12, links_per_user=30, seed=0)
+    settings = {"mechanism": vm.AggregateGaussian(epsilon=8, delta=1e-3), "rounds": 2, "seed": 3}
+    here = vm.train(data, scene.grid, **settings)
+    there = vm.train(data, scene.grid, engine="flower", ray_address=cluster.address, **settings)
+    print("equal", np.array_equal(here.radio_map.heights, there.radio_map.heights))
+    ray.init(address=cluster.address, log_to_driver=False)
+    print("workers", sum(node["Resources"].get("CPU", 0) > 0 for node in ray.nodes()))
+    ray.shutdown()
+    cluster.shutdown()
+"""
+
+
+def test_two_workers_of_a_ray_cluster_give_the_map_of_the_process(tmp_path):
+    pytest.importorskip("ray", reason="Flower's simulation needs Ray")
+    script = tmp_path / "cluster.py"
+    script.write_text(_ON_A_CLUSTER)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "equal True" in done.stdout
+    assert "workers 2" in done.stdout
+
+
 # ---- Wrong use
+
+
+def test_a_cluster_needs_flower_and_must_answer(town, monkeypatch):
+    scene, data = town
+    with pytest.raises(vm.VeilmapError, match="train with engine='flower'"):
+        vm.train(data, scene.grid, rounds=2, ray_address="auto")
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "1")
+    for nobody in ("nowhere", "127.0.0.1:1"):
+        with pytest.raises(vm.VeilmapError, match=f"no Ray cluster answers at '{nobody}'"):
+            vm.train(data, scene.grid, rounds=2, engine="flower", ray_address=nobody)
 
 
 def test_a_folder_that_is_taken_is_refused_before_anything_starts(town, tmp_path):

@@ -9,6 +9,7 @@ import veilmap as vm
 from algorithm1 import CompiledProblem, Problem, algorithm1, brute_force
 from veilmap import noise
 from veilmap._describe import described
+from veilmap._kernels import sampling
 from veilmap.mechanisms import MECHANISMS, Contribution, from_description
 from veilmap.mechanisms.base import LEAST_NORM
 
@@ -293,6 +294,44 @@ def test_seeded_noise_depends_on_seed_client_and_round_only():
     for other in (noise.draw(2, "a", 2), noise.draw(1, "b", 2), noise.draw(1, "a", 3)):
         assert abs(np.corrcoef(other.normals(50), base)[0, 1]) < 0.7
         assert not np.array_equal(other.normals(50), base)
+
+
+def test_words_are_those_of_numpys_generator():
+    seed, words = np.array([1, 2**63, 3], dtype=np.uint64), np.empty(1000, dtype=np.uint64)
+    sampling.fill_words(seed, words)
+    theirs = np.random.SFC64(0)
+    state = theirs.state
+    state["state"]["state"] = np.append(seed, np.uint64(1))
+    theirs.state = state
+    np.testing.assert_array_equal(words, theirs.random_raw(1012)[12:])
+
+
+def test_seeded_normals_are_normal():
+    from scipy.stats import chi2, kstest, norm
+
+    count = 1_000_000
+    x = noise.draw(5, "a", 0).normals(count)
+    # Each of these fails for one true sample in a million.
+    assert kstest(x, "norm").pvalue > 1e-6
+    for far in (3.0, 3.442619855899, 4.0):  # before the tail, where it begins, and in it
+        expected = count * norm.sf(far)
+        for side in (x, -x):
+            assert abs(np.sum(side > far) - expected) < 5 * np.sqrt(expected)
+    assert abs(np.sum(x > 0) - count / 2) < 5 * np.sqrt(count) / 2
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], count) / count
+    assert low < np.mean(x**2) < high
+    # Neighbours, and numbers that are one state apart, have nothing in common.
+    for apart in (1, 2, 3):
+        assert abs(np.mean(x[apart:] * x[:-apart])) < 5 / np.sqrt(count)
+
+
+def test_no_noise_is_drawn_where_there_is_to_be_none():
+    variances = np.array([4.0, 0.0, 1.0, 0.0, 9.0])
+    values = np.zeros(5)
+    noise.draw(5, "a", 0).add_noise(values, variances)
+    expected = noise.draw(5, "a", 0).normals(3) * [2.0, 1.0, 3.0]
+    np.testing.assert_array_equal(values[variances > 0], expected)
+    assert (values[variances == 0] == 0).all()
 
 
 def test_each_purpose_has_its_own_words():

@@ -26,7 +26,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two runs: one on a synthetic city, one whose every name is a piece of HTML."""
+    """A run on a synthetic city, one whose every name is a piece of HTML, and a large one."""
     folder = tmp_path_factory.mktemp("runs")
     source = Source(None, None, city=0, users=12, cell_size=10.0)
     data, unseen, grid = source.load()
@@ -36,7 +36,16 @@ def runs(tmp_path_factory):
     )  # fmt: skip
     source.save(folder / "city")
     hostile(folder)
+    large(folder)
     return folder
+
+
+def large(folder):
+    """A run with more cells than are shown."""
+    source = Source(None, None, city=0, users=4, cell_size=0.6)
+    data, _, grid = source.load()
+    vm.train(data, grid, rounds=2, seed=0, out=folder / "large")
+    source.save(folder / "large")
 
 
 def hostile(folder):
@@ -127,6 +136,23 @@ def test_learned_true_and_error_are_side_by_side(visit):
     visit.picture("compare")
     pictures = [pixels(visit, f"canvas-{name}") for name in ("learned", "true", "error")]
     assert len({*pictures}) == 3
+
+
+def test_a_large_map_is_shown_by_squares(browser, served):
+    visit = Visit(browser, f"{served}#run=large&compare=true")
+    visit.at("canvas-learned").hover()
+    visit.page.wait_for_function(
+        "() => /of 1.2 m × 1.2 m/.test(document.querySelector('[data-testid=readout]').textContent)"
+    )
+    assert visit.page.get_by_text("500 × 500 cells of 0.6 m").count() == 1
+    for view in VIEWS:
+        visit.open(view)
+    visit.open("map")
+    visit.at("layer").select_option("heights")
+    visit.settled()
+    visit.picture("large")
+    assert visit.problems == []
+    visit.close()
 
 
 def test_a_geotiff_can_be_downloaded_and_opened(visit, runs, tmp_path):

@@ -3,6 +3,7 @@ import pytest
 import shapely
 
 import veilmap as vm
+from veilmap import cli
 
 GRID = vm.Grid(1.0, (40, 40))
 TOWER = vm.Building(shapely.box(10, 10, 20, 20), 30.0)
@@ -46,6 +47,42 @@ def test_line_of_sight_agrees_with_points_along_the_link():
     hit = inside.any(axis=0)
     assert not (clear & hit).any()  # a sampled point inside a building always blocks
     assert (clear == ~hit).mean() > 0.97  # and samples miss only short cuts through corners
+
+
+def plainly_clear(scene, user, bs):
+    """Every link beside every building."""
+    clear = np.ones(len(user), dtype=bool)
+    for building in scene.buildings:
+        for j, ends in enumerate(zip(user, bs, strict=True)):
+            low, high = sorted(ends, key=lambda end: end[2])
+            if low[2] > building.height:
+                continue
+            rise = high[2] - low[2]
+            share = min(1.0, (building.height - low[2]) / rise) if rise > 0 else 1.0
+            end = low[:2] + share * (high - low)[:2]
+            clear[j] &= not building.footprint.intersects(shapely.LineString([low[:2], end]))
+    return clear
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_line_of_sight_is_that_of_every_building_beside_every_link(seed):
+    scene = vm.Scene.synthetic(seed, size=600, buildings=40, base_stations=30)
+    rng = np.random.default_rng(seed)
+    user = np.column_stack([rng.uniform(0, 600, (400, 2)), rng.uniform(0, 140, 400)])
+    bs = scene.base_stations[rng.integers(30, size=400)]
+    bs[:20] = user[:20] + np.array([0, 0, 30])  # straight up
+    clear = scene.line_of_sight(user, bs)
+    np.testing.assert_array_equal(clear, plainly_clear(scene, user, bs))
+    assert 0.2 < clear.mean() < 0.9
+
+
+def test_heights_are_those_of_the_buildings_over_each_centre():
+    scene = vm.Scene.synthetic(2, cell_size=7.5)
+    for grid in (scene.grid, vm.Grid(20.0, (11, 23), (-40.0, 90.0))):
+        heights = scene.heights_on(grid).ravel()
+        for height, (x, y) in zip(heights, grid.centres, strict=True):
+            over = [b.height for b in scene.buildings if shapely.intersects_xy(b.footprint, x, y)]
+            assert height == max(over, default=0.0)
 
 
 def test_the_default_city_is_the_papers():
@@ -113,6 +150,50 @@ def test_users_may_have_few_links_or_many_places():
         for place in places:
             stations = own.bs[(own.user_xyz == place).all(axis=1)]
             assert len(stations) == len(set(stations.tolist()))
+
+
+def test_links_go_no_further_than_their_reach():
+    scene = vm.Scene.synthetic(0, size=900, buildings=20, base_stations=300)
+    options = {"users": 40, "links_per_user": 12, "places_per_user": 2, "seed": 3}
+    near, anywhere = scene.measure(reach=250.0, **options), scene.measure(**options)
+    apart = np.linalg.norm((near.user_xyz - near.bs_xyz)[:, :2], axis=1)
+    assert 200 < apart.max() <= 250
+    np.testing.assert_array_equal(near.user_xyz, anywhere.user_xyz)
+    pairs = np.column_stack([near.user_xyz[:, :2], near.bs])
+    assert len(np.unique(pairs, axis=0)) == len(pairs)  # each place has different stations
+    np.testing.assert_array_equal(near.gain_db, scene.measure(reach=250.0, **options).gain_db)
+    # Stations that are all in reach are as likely as each other.
+    all_of_them = scene.measure(users=400, links_per_user=30, reach=2000.0, seed=1)
+    counts = np.bincount(all_of_them.bs, minlength=300)
+    assert abs(counts - 40).max() < 6 * np.sqrt(40)
+
+
+def test_measurements_without_a_reach_stay_what_they_were():
+    data = vm.Scene.synthetic(0).measure(users=3, links_per_user=4, seed=0)
+    assert data.bs.tolist() == [6, 148, 97, 135, 85, 3, 118, 147, 150, 181, 123, 161]
+    expected = [
+        -99.5017369093604,
+        -77.25373588158415,
+        -79.44191237088864,
+        -105.30488951025735,
+        -96.82916245126655,
+        -73.9461608803828,
+        -103.27863058716962,
+        -83.68396093804051,
+        -72.06748382040591,
+        -83.2065102051748,
+        -77.60091062557214,
+        -81.31806217247006,
+    ]
+    np.testing.assert_allclose(data.gain_db, expected, rtol=0, atol=1e-9)
+
+
+def test_too_few_stations_in_reach_are_refused():
+    scene = vm.Scene.synthetic(0)
+    with pytest.raises(vm.VeilmapError, match="too few base stations in reach, one of them 0 for"):
+        scene.measure(users=5, links_per_user=20, reach=0.5, seed=0)
+    with pytest.raises(vm.VeilmapError, match="reach must be greater than 0"):
+        scene.measure(users=5, reach=0.0)
 
 
 def test_shadowing_has_its_deviation_and_its_reach():
@@ -202,3 +283,21 @@ def test_wrong_buildings_are_refused():
 def test_impossible_measurements_are_refused(options, message):
     with pytest.raises(vm.VeilmapError, match=message):
         vm.Scene.synthetic(0).measure(**options)
+
+
+def test_a_crowd_can_have_a_reach(tmp_path, capsys):
+    options = ["--users", "6", "--links", "5", "--size", "900", "--stations", "300"]
+
+    def make(folder, reach):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["data", "make", str(tmp_path / folder), *options, "--reach", reach])
+        return end.value.code
+
+    assert make("near", "200") == 0
+    crowd = vm.crowds.open_crowd(tmp_path / "near").load()
+    assert np.linalg.norm((crowd.user_xyz - crowd.bs_xyz)[:, :2], axis=1).max() <= 200
+    capsys.readouterr()
+    assert make("lonely", "1") != 0
+    said = capsys.readouterr().err.strip()
+    assert "too few base stations in reach" in said
+    assert "\n" not in said

@@ -29,7 +29,6 @@ from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.public import Public
 from veilmap.federation.residual import ThenField
 from veilmap.federation.rounds import Training
-from veilmap.federation.training import stations_of
 
 FORMAL = calibrated(vm.AggregateGaussian(epsilon=8, delta=1e-3, dropout=0.4), 3)
 STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
@@ -46,7 +45,7 @@ def training(town, mechanism=FORMAL, rounds=3, **options):
     return Training(
         scene.grid, mechanism, "sums", rounds, 5, vm.NoiseAwareStep(),
         options.pop("participation", vm.Participation()), {"format": 1},
-        keep_uploads="all", public=Public(*stations_of(data)), **options,
+        keep_uploads="all", public=Public(*data.stations), **options,
     )  # fmt: skip
 
 

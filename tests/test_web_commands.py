@@ -67,6 +67,8 @@ def test_a_plan_becomes_the_run_that_was_asked_for(few, tmp_path, mechanism, par
         ["--mechanism", "uniform", "--server-sees", "sums", "--share", "0.6666666667"],
         ["--mechanism", "aggregate", "--epsilon", "6", "--delta", "0.00123456789",
          "--allow-missing", "0.4", "--dropout", "0.2"],
+        ["--mechanism", "aggregate", "--delta", "0.001", "--contribute", "0.75", "--share",
+         "0.3333333333333333", "--in-turns"],
         ["--mechanism", "none", "--degrees", "3", "--calibrate", "stations", "--late", "0.1"],
     ],
     ids=lambda options: options[1],

@@ -292,11 +292,12 @@ def test_addresses_are_taken_as_they_are_written(server):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_shows_a_demo_and_ends_with_its_processes(tmp_path, how):
+def test_it_shows_a_demo_and_ends_with_its_processes(tmp_path, how, monkeypatch):
+    monkeypatch.setenv("VEILMAP_THREADS", "1")  # or the demo might end by itself
     with served(tmp_path) as server, server.client as client:
         (run,) = client.get("/api/state").json()["runs"]
         assert run["name"] == "city0-aligned-mu50-rho1"
-        assert (run["rounds"], run["users"]) == (100, 100)
+        assert (run["rounds"], run["users"]) == (200, 100)
         (child,) = until(lambda: children_of(server.process.pid), "the demo is started")
         assert len(server.left) == 1
         with client.stream("GET", f"/api/runs/{run['id']}/events") as stream:

@@ -18,24 +18,21 @@ from veilmap import (
 from veilmap.antennas import Antennas
 from veilmap.auditing import Audit, audit
 from veilmap.buildings import Building
+from veilmap.crowds import MeasurementFolder
 from veilmap.errors import VeilmapError
 from veilmap.federation import NoiseAwareStep, Participation, PlainDescent, Run, Transcript, train
 from veilmap.geometry import Crossings, Grid, trace
+from veilmap.gradients import LocalGradients, local_gradient_blocks, local_gradients
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import AggregateGaussian, GeometryAligned, NoNoise, UniformNoise
-from veilmap.radiomap import (
-    LocalGradients,
-    Propagation,
-    RadioMap,
-    local_gradient_blocks,
-    local_gradients,
-)
+from veilmap.radiomap import Propagation, RadioMap
 from veilmap.scene import Scene
+from veilmap.tiling import Tiling
 
 if TYPE_CHECKING:
     from veilmap.regressor import RadioMapRegressor
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __all__ = [
     "AggregateGaussian",
@@ -46,6 +43,7 @@ __all__ = [
     "GeometryAligned",
     "Grid",
     "LocalGradients",
+    "MeasurementFolder",
     "Measurements",
     "NoNoise",
     "NoiseAwareStep",
@@ -56,6 +54,7 @@ __all__ = [
     "RadioMapRegressor",
     "Run",
     "Scene",
+    "Tiling",
     "Transcript",
     "UniformNoise",
     "VeilmapError",

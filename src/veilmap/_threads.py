@@ -1,7 +1,7 @@
 """Kernels on several threads, and what processes started from here find set."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -37,6 +37,11 @@ def run_parts(task: Callable[[int, int], object], bounds: NDArray[np.int64]) -> 
         return
     for future in [_pool(workers, os.getpid()).submit(task, *part) for part in parts]:
         future.result()
+
+
+def run_all(tasks: Sequence[Callable[[], object]]) -> None:
+    """Call all of them, on all threads."""
+    run_parts(lambda start, stop: tasks[start](), np.arange(len(tasks) + 1))
 
 
 def even_parts(count: int) -> NDArray[np.int64]:

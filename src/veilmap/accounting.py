@@ -142,19 +142,27 @@ def sampled_divergences(
     (α − 1) ε'(α) ≤ log[(1−q)^(α−1)(αq − q + 1) + C(α,2) q²(1−q)^(α−2) e^ε(2)
     + 3 Σ_{l≥3} C(α,l)(1−q)^(α−l) q^l e^((l−1)ε(l))]. Never worse than without sampling.
     """
-    from scipy.special import gammaln, logsumexp
+    from scipy.special import logsumexp
 
     q, log_q, log_rest = sampling, math.log(sampling), math.log1p(-sampling)
-    result = np.empty(len(orders))
-    for i, order in enumerate(orders):
-        terms = np.arange(2, order + 1)
-        choose = gammaln(order + 1) - gammaln(terms + 1) - gammaln(order - terms + 1)
-        logs = choose + (order - terms) * log_rest + terms * log_q + (terms - 1) * rho * terms
-        logs[1:] += math.log(3)
-        first = (order - 1) * log_rest + math.log(order * q - q + 1)
-        bound = float(logsumexp(np.append(logs, first))) / (order - 1)
-        result[i] = min(bound, rho * order)
-    return result
+    order, term = orders[:, None], np.arange(2, orders.max() + 1)[None, :]
+    logs = _log_choose(int(orders.max()))[orders, 2:] + (order - term) * log_rest
+    logs += term * log_q + (term - 1) * rho * term
+    logs[:, 1:] += math.log(3)
+    first = (order - 1) * log_rest + np.log(order * q - q + 1)
+    bounds = logsumexp(np.hstack([first, logs]), axis=1) / (orders - 1)
+    return np.minimum(bounds, rho * orders)
+
+
+@lru_cache(maxsize=4)
+def _log_choose(most: int) -> NDArray[np.float64]:
+    """Logarithms of binomial coefficients C(α, l), (most + 1, most + 1); −∞ for l > α."""
+    from scipy.special import gammaln
+
+    order, term = np.arange(most + 1)[:, None], np.arange(most + 1)[None, :]
+    rest = np.maximum(order - term, 0)
+    choose = gammaln(order + 1) - gammaln(term + 1) - gammaln(rest + 1)
+    return np.where(term <= order, choose, -np.inf)
 
 
 def _composed(rho: float, rounds: int) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap import _checks
 from veilmap.attacks import (
     Attack,
     Differencing,
@@ -20,6 +21,7 @@ from veilmap.attacks import (
     WeightedCentroid,
 )
 from veilmap.attacks.base import When
+from veilmap.crowds import Crowd
 from veilmap.errors import VeilmapError
 from veilmap.evaluation import mean_absolute_error
 from veilmap.federation import Run, Transcript
@@ -32,7 +34,7 @@ DISTANCES = (10, 50, 100)  # metres
 _MOST_ROUNDS = 5
 _Z = 1.96  # 95 % of a normal distribution lies within
 
-Truth = Measurements | Mapping[ClientId, NDArray[np.float64]]
+Truth = Crowd | Mapping[ClientId, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ def audit(
     *,
     attacks: Sequence[Attack] | None = None,
     rounds: Sequence[int] | None = None,
+    users: int | None = None,
     test: Measurements | None = None,
 ) -> Audit:
     """Attack a run in every way that fits what its server saw, and score against the truth.
@@ -166,15 +169,18 @@ def audit(
     ----------
     run : Run
         Trained with ``keep_uploads``.
-    truth : Measurements, or mapping from user to (x, y) in metres
+    truth : Measurements, MeasurementFolder, or mapping from user to (x, y) in metres
     attacks : attacks, optional
         By default all that fit the trust model.
     rounds : rounds from 0, optional
         By default all kept ones, or five of them from first to last.
+    users : int, optional
+        Attack at most so many, chosen at random: beliefs about many users take much memory.
+        In sums all others still count.
     test : Measurements, optional
         For the map's MAE; by default what the history says.
     """
-    transcript = _chosen(run.transcript, rounds)
+    transcript = _some_users(_chosen(run.transcript, rounds), users)
     positions = _positions(truth, transcript)
     estimates: dict[str, Estimates] = {}
     for attack in attacks or battery(transcript):
@@ -243,10 +249,19 @@ def _chosen(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
     return replace(transcript, rounds={n: transcript.rounds[n] for n in sorted(set(rounds))})
 
 
+def _some_users(transcript: Transcript, most: int | None) -> Transcript:
+    """The transcript with at most so many users to attack."""
+    everybody = transcript.wanted(transcript.rounds.values())
+    if most is None or len(everybody) <= _checks.whole("users", most, least=1):
+        return transcript
+    chosen = np.random.default_rng(0).choice(len(everybody), most, replace=False)
+    return replace(transcript, targets={everybody[i] for i in chosen})
+
+
 def _positions(truth: Truth, transcript: Transcript) -> dict[ClientId, NDArray[np.float64]]:
-    if isinstance(truth, Measurements):
+    if not isinstance(truth, Mapping):
         truth = dict(zip(truth.users.tolist(), truth.mean_positions(), strict=True))
-    clients = {client for seen in transcript.rounds.values() for client in seen.clients}
+    clients = transcript.wanted(transcript.rounds.values())
     for client in clients:
         if client not in truth:
             raise VeilmapError(f"the true position of user {client} is not given")
@@ -256,6 +271,8 @@ def _positions(truth: Truth, transcript: Transcript) -> dict[ClientId, NDArray[n
 def _scores(estimates: Estimates, truth: Mapping[ClientId, NDArray[np.float64]]) -> list[Score]:
     scores = []
     for when, errors in estimates.errors(truth).items():
+        if len(errors) == 0:  # nobody who is attacked was in that round
+            continue
         belief = estimates.posteriors.get(when)
         scores.append(
             Score(

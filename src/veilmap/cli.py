@@ -16,6 +16,7 @@ from veilmap.commands import (
     demo,
     export,
     federation,
+    plan,
     report,
     reproduce,
     serve,
@@ -57,6 +58,10 @@ app.command(epilog="Examples: `veilmap demo --seed 3 --out my-demo`, `veilmap de
 app.command(
     epilog="Example: `veilmap train links.parquet --mechanism aligned --budget 50 --out run`"
 )(train.train)
+app.command(
+    epilog="Examples: `veilmap plan --users 20000 --epsilon 2`,"
+    " `veilmap plan --users 1000000 --epsilon 1 --within 0.2`"
+)(plan.plan)
 app.command(
     epilog="Example: `veilmap train --keep-uploads 1,50,100,150,200 --out run` then"
     " `veilmap audit run`"

@@ -29,6 +29,7 @@ from veilmap.attacks.remembered import RememberedCandidates
 from veilmap.errors import VeilmapError
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
+from veilmap.gradients import LocalGradients, gradients_of
 from veilmap.links import Links
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import (
@@ -39,7 +40,6 @@ from veilmap.mechanisms import (
     UploadNoise,
     from_description,
 )
-from veilmap.radiomap import LocalGradients, gradients_of
 
 Place = NDArray[np.float64]
 
@@ -416,6 +416,6 @@ class _Drawn(noise.Draw):
 
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), repr=False)
 
-    def normals(self, count: int) -> NDArray[np.float64]:
-        """The numbers that were drawn."""
-        return self.values
+    def add_noise(self, values: NDArray[np.float64], variances: NDArray[np.float64]) -> None:
+        """Every cell has its own number, whatever the others' variances."""
+        values += np.sqrt(variances) * self.values

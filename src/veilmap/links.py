@@ -55,8 +55,12 @@ class Links:
     def blocks(self, users: int) -> Iterator["Links"]:
         """The same links in blocks of at most ``users`` users, as views."""
         for first in range(0, self.users, users):
-            offsets = self.offsets[first : first + users + 1]
-            yield self._taken(offsets - offsets[0], slice(offsets[0], offsets[-1]))
+            yield self.users_between(first, first + users)
+
+    def users_between(self, first: int, after: int) -> "Links":
+        """The links of users ``first`` … ``after`` − 1, as views."""
+        offsets = self.offsets[first : after + 1]
+        return self._taken(offsets - offsets[0], slice(offsets[0], offsets[-1]))
 
     def _taken(self, offsets: NDArray[np.int64], rows: slice | NDArray[np.bool_]) -> "Links":
         """Some of the rows, which these offsets divide among users."""

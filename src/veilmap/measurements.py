@@ -1,5 +1,6 @@
 """Measurements: the table of links that users hold."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks, _files
+from veilmap._ids import Id
 from veilmap.antennas import Antennas
 from veilmap.errors import VeilmapError
 from veilmap.geometry import offsets_of
@@ -159,6 +161,27 @@ class Measurements:
             self.device[order],
         )
 
+    @cached_property
+    def stations(self) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+        """Every base station once: where it is, (B, 3), and its id. Several may share a mast."""
+        return stations_among(self.bs_xyz, self.bs)
+
+    @cached_property
+    def devices(self) -> NDArray:
+        """The kinds of devices there are."""
+        return np.unique(self.device)
+
+    @property
+    def corners(self) -> NDArray[np.float64]:
+        """The least and the largest x and y of any end of a link, (2, 2), in metres."""
+        ends = self.user_xyz[:, :2], self.bs_xyz[:, :2]
+        low = np.min([end.min(axis=0) for end in ends], axis=0)
+        return np.vstack([low, np.max([end.max(axis=0) for end in ends], axis=0)])
+
+    def blocks(self, users: int) -> Iterator[Links]:
+        """The links of at most ``users`` users at a time, in the order of their ids."""
+        return self.links.blocks(users)
+
     def mean_positions(self) -> NDArray[np.float64]:
         """Each user's mean position over its links, (N, 2), in metres."""
         return self.links.mean_positions()
@@ -261,6 +284,15 @@ class Measurements:
             raise BadRowsError(error.bad, error.total, message) from None
         except VeilmapError as error:
             raise VeilmapError(f"{path}: {error}") from None
+
+
+def stations_among(
+    masts: NDArray[np.float64], bs: NDArray
+) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+    """Every base station of some links once: where it is, (B, 3), and its id."""
+    ids, number = np.unique(bs, return_inverse=True)
+    distinct = np.unique(np.column_stack([masts, number.reshape(-1)]), axis=0)
+    return distinct[:, :3], tuple(ids[distinct[:, 3].astype(np.int64)].tolist())
 
 
 def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:

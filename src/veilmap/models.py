@@ -12,13 +12,14 @@ from veilmap.errors import VeilmapError
 from veilmap.federation import NoiseAwareStep, Run, train
 from veilmap.federation.residual import ThenField
 from veilmap.federation.steps import StepRule
-from veilmap.federation.training import Calibrated, stations_of
+from veilmap.federation.training import Calibrated
 from veilmap.geometry import Grid
+from veilmap.gradients import gradients_of
 from veilmap.links import Links
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import Mechanism, NoNoise
 from veilmap.propagation import Propagation
-from veilmap.radiomap import RadioMap, gradients_of
+from veilmap.radiomap import RadioMap
 
 __all__ = ["Model", "Trial", "choose", "chosen_on", "preferred"]
 
@@ -138,7 +139,7 @@ def _in_parts(data: Measurements) -> Measurements:
 def with_field(radio_map: RadioMap, data: Measurements, spacing: float) -> RadioMap:
     """The map and, on top, the field of what it leaves over of pooled measurements."""
     rule = ThenField(spacing)
-    empty = rule.empty(radio_map.grid, *stations_of(data))
+    empty = rule.empty(radio_map.grid, *data.stations)
     links = data.links
     together = Links(np.array([0, len(data)]), *(getattr(links, name) for name in _COLUMNS))
     sums = gradients_of(replace(radio_map, field=empty), together).heights

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._kernels import sampling
+
 _BITS = 53  # a float64's
 
 
@@ -28,17 +30,30 @@ class Draw:
         """Standard normal numbers."""
         if self.key is None:
             return system_normals(count)
-        return self._generator("").standard_normal(count)
+        values = np.zeros(count)
+        sampling.add_normals(self._seed(""), values, np.ones(count))
+        return values
+
+    def add_noise(self, values: NDArray[np.float64], variances: NDArray[np.float64]) -> None:
+        """Add noise of these variances; where it is 0, nothing is drawn."""
+        if self.key is None:
+            normals = system_normals(int(np.count_nonzero(variances)))
+            sampling.add_scaled(values, variances, normals)
+        else:
+            sampling.add_normals(self._seed(""), values, variances)
 
     def words(self, count: int, purpose: str) -> NDArray[np.uint64]:
         """Random 64-bit words."""
         if self.key is None:
             return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-        return self._generator(purpose).bit_generator.random_raw(count)
+        words = np.empty(count, dtype=np.uint64)
+        sampling.fill_words(self._seed(purpose), words)
+        return words
 
-    def _generator(self, purpose: str) -> np.random.Generator:
-        digest = hashlib.blake2b((self.key or b"") + purpose.encode(), digest_size=16).digest()
-        return np.random.Generator(np.random.SFC64(np.frombuffer(digest, dtype=np.uint32)))
+    def _seed(self, purpose: str) -> NDArray[np.uint64]:
+        """Three words that depend on the key and on nothing else."""
+        digest = hashlib.blake2b((self.key or b"") + purpose.encode(), digest_size=24).digest()
+        return np.frombuffer(digest, dtype=np.uint64)
 
 
 def draw(seed: int | None, client: object, round_number: int) -> Draw:

@@ -20,6 +20,7 @@ from veilmap.sources import Source
 OPTIONS = {
     "noise_budget": "--budget", "tradeoff": "--tradeoff", "epsilon": "--epsilon",
     "delta": "--delta", "clip": "--clip", "dropout": "--allow-missing",
+    "contribute": "--contribute",
 }  # fmt: skip
 
 
@@ -75,11 +76,20 @@ def model_options(config: Mapping[str, Any], source: Source) -> list[str]:
     settings = settings_of(config)
     options = _step_options(settings["step"], measured=source.data is not None)
     options["--calibrate"] = ",".join(settings["calibrate"]) or None
-    who, usual = settings["participation"], Participation()
-    for each in fields(who):
-        if getattr(who, each.name) != getattr(usual, each.name):
-            options[f"--{each.name}"] = getattr(who, each.name)
-    return _words(options)
+    if settings["tiling"] is not None:
+        options |= {"--tile": settings["tiling"].side, "--tile-margin": settings["tiling"].margin}
+    return [*_words(options), *participation_options(settings["participation"])]
+
+
+def participation_options(who: Participation) -> list[str]:
+    """Who takes part, where it is not everybody."""
+    usual = Participation()
+    options = {
+        f"--{each.name}": getattr(who, each.name)
+        for each in fields(who)
+        if each.name != "in_turns" and getattr(who, each.name) != getattr(usual, each.name)
+    }
+    return [*_words(options), *(["--in-turns"] if who.in_turns else [])]
 
 
 def _mechanism_of(config: Mapping[str, Any]) -> list[str]:

@@ -4,8 +4,8 @@ Truth lives on the building shapes themselves, never on a model's grid: what is 
 a grid is then tested against something it cannot represent exactly, as in the real world.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SHADOWING_WAVES = 256
 _LINKS_PER_BLOCK = 50_000
 _MOST_DRAWS = 1000
+_ROUNDING = 1e-3  # metres: coordinates of a country are exact to a millionth of this
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +206,13 @@ class Scene:
     @cached_property
     def heights(self) -> NDArray[np.float64]:
         """Height of the building over each cell's centre, (rows, columns); 0 for open ground."""
+        return self.heights_on(self.grid)
+
+    def heights_on(self, grid: Grid) -> NDArray[np.float64]:
+        """The same over the cells of another grid."""
         if self.meshes is not None:
-            return self.meshes.heights(self.grid)
-        return heights_of(self.buildings, self.grid)
+            return self.meshes.heights(grid)
+        return heights_of(self.buildings, grid)
 
     def _indoors(self, xyz: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether each point is inside a building."""
@@ -223,8 +228,7 @@ class Scene:
         clear = np.ones(len(user), dtype=bool)
         for first in range(0, len(user), _LINKS_PER_BLOCK):
             block = slice(first, first + _LINKS_PER_BLOCK)
-            for building in self.buildings:
-                clear[block] &= ~_blocked_by(building, user[block], bs[block])
+            clear[block] = _clear_of(self.buildings, user[block], bs[block])
         return clear
 
     def gain(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
@@ -237,9 +241,10 @@ class Scene:
         users: int = 100,
         links_per_user: int = 200,
         noise_db: float = 3.0,
-        seed: int | None = None,
+        seed: int | Sequence[int] | None = None,
         *,
         places_per_user: int = 1,
+        reach: float | None = None,
         user_altitude: float = 1.5,
         shadowing_db: float = 0.0,
         shadowing_distance: float = 20.0,
@@ -256,6 +261,8 @@ class Scene:
         seed : int, optional
             Fixes places, links and noise; without it they differ each time.
         places_per_user : int
+        reach : float, optional
+            How far away base stations may be on the ground, in metres; by default anywhere.
         user_altitude : float
             Metres above ground.
         shadowing_db, shadowing_distance : float
@@ -280,11 +287,37 @@ class Scene:
         place = np.repeat(np.arange(users) * places, links) + np.tile(
             np.arange(links) % places, users
         )
-        bs = _different_stations(rng, place, len(self.base_stations))
+        if reach is None:
+            within = None
+        else:
+            within = self._within(_checks.number("reach", reach, above=0), spots)
+        bs = _different_stations(rng, place, within, len(self.base_stations))
         user_xyz, bs_xyz = spots[place], self.base_stations[bs]
         gain = self.gain(user_xyz, bs_xyz) + noise * rng.standard_normal(len(user))
         gain += self._shadowing(user_xyz, bs, shadowing_db, shadowing_distance)
         return Measurements(user, user_xyz, bs_xyz, gain, bs)
+
+    def measure_in_parts(
+        self,
+        users: int,
+        *,
+        seed: int,
+        users_per_part: int = 1000,
+        first_part: int = 0,
+        **options: Any,
+    ) -> Iterator[Measurements]:
+        """What a crowd of any size measures, some users at a time; ``options`` as in `measure`.
+
+        Every part has a seed of its own, so that the parts from ``first_part`` on are the same
+        without those before them.
+        """
+        users = _checks.whole("users", users, least=1)
+        size = _checks.whole("users_per_part", users_per_part, least=1)
+        for part, first in enumerate(range(0, users, size)):
+            if part < first_part:
+                continue
+            own = self.measure(min(size, users - first), seed=[seed, part], **options)
+            yield replace(own, user=own.user + first)
 
     def trace(
         self,
@@ -354,6 +387,13 @@ class Scene:
             raise VeilmapError(f"user {inside[0]} is inside a building; move them")
         return places
 
+    def _within(self, reach: float, spots: NDArray[np.float64]) -> Sequence[NDArray[np.int64]]:
+        """The base stations at most ``reach`` metres from each spot on the ground."""
+        from scipy.spatial import cKDTree
+
+        masts = cKDTree(self.base_stations[:, :2])
+        return masts.query_ball_point(spots[:, :2], reach, return_sorted=True)
+
     def _shadowing(
         self, user_xyz: NDArray[np.float64], bs: NDArray[np.int64], deviation: float, reach: float
     ) -> NDArray[np.float64]:
@@ -395,9 +435,12 @@ def _inside(buildings: Sequence[Building], xyz: NDArray[np.float64]) -> NDArray[
     import shapely
 
     inside = np.zeros(len(xyz), dtype=bool)
+    points = shapely.STRtree(shapely.points(xyz[:, :2]))
     for building in buildings:
-        over = shapely.intersects_xy(building.footprint, xyz[:, 0], xyz[:, 1])
-        inside |= over & (xyz[:, 2] <= building.height)
+        # Those in the footprint's box: many points meet few buildings.
+        near = points.query(building.footprint)
+        over = shapely.intersects_xy(building.footprint, xyz[near, 0], xyz[near, 1])
+        inside[near] |= over & (xyz[near, 2] <= building.height)
     return inside
 
 
@@ -429,14 +472,60 @@ def _outdoors(
 
 
 def _different_stations(
-    rng: np.random.Generator, place: NDArray[np.int64], stations: int
+    rng: np.random.Generator,
+    place: NDArray[np.int64],
+    within: Sequence[NDArray[np.int64]] | None,
+    stations: int,
 ) -> NDArray[np.int64]:
-    """A base station for each link, different ones at the same place."""
+    """A base station for each link, different ones at the same place.
+
+    ``within`` are those that each place may have; None for all of them.
+    """
     order = np.argsort(place, kind="stable")
-    _, counts = np.unique(place, return_counts=True)
+    places, counts = np.unique(place, return_counts=True)
     chosen = np.empty(len(place), dtype=np.int64)
-    chosen[order] = np.concatenate([rng.permutation(stations)[:count] for count in counts])
+    if within is None:
+        drawn = [rng.permutation(stations)[:count] for count in counts]
+    else:
+        _check_enough(within, places, counts)
+        drawn = [
+            rng.permutation(within[one])[:count] for one, count in zip(places, counts, strict=True)
+        ]
+    chosen[order] = np.concatenate(drawn)
     return chosen
+
+
+def _check_enough(
+    within: Sequence[NDArray[np.int64]], places: NDArray[np.int64], counts: NDArray[np.int64]
+) -> None:
+    there = np.array([len(within[one]) for one in places])
+    poor = np.flatnonzero(there < counts)
+    if len(poor):
+        worst = poor[np.argmin(there[poor])]
+        raise VeilmapError(
+            f"{len(poor):,} of {len(places):,} places have too few base stations in reach, one of"
+            f" them {there[worst]} for {counts[worst]} links; ask for fewer links, a longer reach"
+            " or more base stations"
+        )
+
+
+def _clear_of(
+    buildings: Sequence[Building], user: NDArray[np.float64], bs: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Whether none of the buildings is in a link's way."""
+    import shapely
+
+    clear = np.ones(len(user), dtype=bool)
+    # Wider by more than rounding, as the tree must not lose a link that touches a box.
+    low = np.minimum(user, bs)[:, :2] - _ROUNDING
+    high = np.maximum(user, bs)[:, :2] + _ROUNDING
+    boxes = shapely.STRtree(shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
+    for building in buildings:
+        near = boxes.query(building.footprint)
+        near = near[clear[near]]  # a link that is blocked already stays so
+        if len(near):
+            clear[near] = ~_blocked_by(building, user[near], bs[near])
+    return clear
 
 
 def _blocked_by(

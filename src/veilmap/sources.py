@@ -1,12 +1,12 @@
 """Where a run's measurements come from: files, or a synthetic city."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
 from veilmap import _files
+from veilmap.crowds import MeasurementFolder, open_crowd
 from veilmap.errors import VeilmapError
 from veilmap.federation.folder import RunFolder
 from veilmap.federation.training import fingerprint
@@ -15,6 +15,7 @@ from veilmap.measurements import Measurements
 from veilmap.scene import Scene
 
 _FILE = "source.json"
+_MOST_LINKS = 5_000_000
 _PATHS = ("data", "test", "buildings")
 
 
@@ -25,7 +26,7 @@ class Source:
     Attributes
     ----------
     data, test : Path or None
-        Files of measurements; without ``data``, a synthetic city.
+        Files of measurements, or for ``data`` a folder of them; without ``data``, a synthetic city.
     city, users : int
         The city's seed and how many measure there.
     cell_size : float
@@ -46,13 +47,17 @@ class Source:
         """The synthetic city, or None where measurements come from a file."""
         return None if self.data else Scene.synthetic(self.city, cell_size=self.cell_size)
 
-    def load(self) -> tuple[Measurements, Measurements | None, Grid]:
-        """The users' links, links to test on, and the grid."""
+    def load(
+        self, on_part: Callable[[int, int], None] | None = None
+    ) -> tuple[Measurements | MeasurementFolder, Measurements | None, Grid]:
+        """The users' links, links to test on, and the grid.
+
+        ``on_part`` follows the first reading of a folder.
+        """
         unseen = Measurements.load(self.test) if self.test else None
         if self.data is not None:
-            links = Measurements.load(self.data)
-            ends = np.vstack([links.user_xyz[:, :2], links.bs_xyz[:, :2]])
-            return links, unseen, Grid.covering(ends, self.cell_size, crs=links.crs)
+            links = open_crowd(self.data, on_part=on_part)
+            return links, unseen, Grid.covering(links.corners, self.cell_size, crs=links.crs)
         scene = self.scene
         assert scene is not None  # there is no file
         if unseen is None:
@@ -84,14 +89,30 @@ class Source:
             raise VeilmapError(f"{path} is damaged; name the measurements with --data") from None
 
 
-def measurements_behind(
+def crowd_behind(
     run: Path, data: Path | None, test: Path | None = None
-) -> tuple[Measurements, Measurements | None]:
-    """The measurements behind a run, and test data where there are any."""
+) -> tuple[Measurements | MeasurementFolder, Measurements | None]:
+    """The crowd behind a run, and test data where there are any."""
+    truth: Measurements | MeasurementFolder
     if data is not None:
-        truth, unseen = Measurements.load(data), Measurements.load(test) if test else None
+        truth, unseen = open_crowd(data), Measurements.load(test) if test else None
     else:
         truth, unseen, _ = Source.of_run(run, test).load()
     if fingerprint(truth) != RunFolder(run).config()["data"]:
         raise VeilmapError(f"{run} was trained on other measurements; name them with --data")
     return truth, unseen
+
+
+def measurements_behind(
+    run: Path, data: Path | None, test: Path | None = None
+) -> tuple[Measurements, Measurements | None]:
+    """The same as one table, for what needs single users' links."""
+    truth, unseen = crowd_behind(run, data, test)
+    if isinstance(truth, Measurements):
+        return truth, unseen
+    if len(truth) > _MOST_LINKS:
+        raise VeilmapError(
+            f"{truth.path} holds {len(truth):,} links, more than the {_MOST_LINKS:,} that are read"
+            " at once to show single users; `veilmap audit` reads them in parts"
+        )
+    return truth.load(), unseen

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
@@ -48,6 +48,41 @@ def benchmark_table(figures: Sequence[Figure]) -> Table:
     for figure in figures:
         table.add_row(figure.name, figure.shown, figure.bar_shown, figure.verdict)
     return table
+
+
+def plan_table(plan: Mapping[str, Any]) -> Table:
+    """A plan for a promise, as `Plan.as_dict` gives it."""
+    table = _table(f"{plan['users']:,} users with ε = {plan['epsilon']:.3g}, δ = {plan['delta']:g}")
+    table.add_column("what", no_wrap=True)
+    table.add_column("")
+    asked = f"{plan['cohort']:,} of them a round, each in {plan['rounds_each']}"
+    table.add_row("rounds", f"{plan['rounds']}; {asked}")
+    table.add_row("clip", f"{plan['clip']:g}")
+    if plan["contribute"] < 1:
+        table.add_row("gradient in an answer", f"with probability {plan['contribute']:g}")
+    noise = plan["noise_multiplier"]
+    table.add_row("noise on each sum", f"{noise:.3g} × the largest contribution in every cell")
+    table.add_row("expected loss", f"{plan['expected_loss_db']:.2f} dB")
+    table.add_row(
+        "a user sends",
+        f"{_bytes(plan['upload_bytes'])} a round ({plan['bits_a_cell']} bits a cell),"
+        f" {_bytes(plan['sent_bytes'])} in all",
+    )
+    table.add_row("a user receives", f"{_bytes(plan['received_bytes'])} in all")
+    table.add_row(
+        "a user computes",
+        f"{1e3 * plan['seconds_a_round']:.2g} ms a round, {plan['seconds']:.2g} s in all"
+        " (a core of this machine)",
+    )
+    return table
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
 
 
 def audit_table(audit: Audit, path: Path) -> Table:

@@ -31,6 +31,9 @@ BLOCKED = 1e30
 # count: leaving it out changes S by no more than this share.
 CLEAR = 1e-10
 
+# Cells that are marked together: eight floats are what memory hands out at once.
+GROUP = 8
+
 # The log-distance law has no meaning nearer than its reference distance, in metres.
 NEAREST = 1.0
 
@@ -252,44 +255,63 @@ def los_weights(start, stop, user, bs, frame, terrain, out):
         out[j] = 1.0 / product if product < BLOCKED else 0.0
 
 
+@njit(nogil=True, error_model="numpy")
+def add_gradient(first, last, user, bs, gain, frame, terrain, theta, row, marks, buffers, by_theta):
+    """One user's F_i; ∂F_i/∂h is added to ``row``, ∂F_i/∂θ is left in ``by_theta``.
+
+    ∂F_i/∂h_m = 2/J_i Σ_j Γ_j D_jm with Γ = (y − γ)(γ_NLOS − γ_LOS) and
+    D_jm = ∂S/∂h_m = −sharpness · S · e_m/(1 + e_m), which is never positive. ``marks``, unless
+    it is empty, gets a 1 for each group of GROUP cells that is added to.
+    """
+    sharpness = terrain[3]
+    cells, e, ones_x, ones_y = buffers
+    marking = len(marks) > 0
+    links = last - first
+    loss = 0.0
+    los_0 = los_1 = nlos_0 = nlos_1 = 0.0
+    for j in range(first, last):
+        ax, ay, az, bx, by, bz = _ends(user[j], bs[j], frame)
+        product, n = _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y)
+        s = 1.0 / product if product < BLOCKED else 0.0
+        log_d = _log_distance(user[j], bs[j])
+        los = theta[0] + theta[1] * log_d
+        nlos = theta[2] + theta[3] * log_d
+        residual = gain[j] - (nlos + (los - nlos) * s)  # y − γ
+        loss += residual * residual
+        slope = -2.0 * residual / links  # ∂F_i/∂γ
+        los_0 += slope * s
+        los_1 += slope * s * log_d
+        nlos_0 += slope * (1.0 - s)
+        nlos_1 += slope * (1.0 - s) * log_d
+        if s > 0.0:
+            scale = -slope * (los - nlos) * s * sharpness
+            for m in range(n):
+                e[m] = scale * e[m] / (1.0 + e[m])
+            for m in range(n):
+                row[cells[m]] += e[m]
+            if marking:
+                for m in range(n):
+                    marks[cells[m] // GROUP] = 1
+    by_theta[0], by_theta[1], by_theta[2], by_theta[3] = los_0, los_1, nlos_0, nlos_1
+    return loss / links
+
+
+@njit(nogil=True)
+def gradient_buffers(frame):
+    """What `add_gradient` works in."""
+    cells, e, _ = _buffers(frame)
+    return cells, e, np.ones(2), np.ones(2)
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
 def user_gradients(
     start, stop, offsets, user, bs, gain, frame, terrain, theta, losses, by_heights, by_theta
 ):
-    """F_i, ∂F_i/∂h and ∂F_i/∂θ of users start … stop in one pass over their links.
-
-    ∂F_i/∂h_m = 2/J_i Σ_j Γ_j D_jm with Γ = (y − γ)(γ_NLOS − γ_LOS) and
-    D_jm = ∂S/∂h_m = −sharpness · S · e_m/(1 + e_m), which is never positive.
-    """
-    sharpness = terrain[3]
-    cells, e, _ = _buffers(frame)
-    ones_x, ones_y = np.ones(2), np.ones(2)
+    """F_i, ∂F_i/∂h and ∂F_i/∂θ of users start … stop in one pass over their links."""
+    buffers, no_marks = gradient_buffers(frame), np.empty(0, np.uint8)
     for i in range(start, stop):
-        links = offsets[i + 1] - offsets[i]
-        row = by_heights[i]
-        row[:] = 0.0  # here and not before, so that it is in cache when it is added to
-        loss = 0.0
-        los_0 = los_1 = nlos_0 = nlos_1 = 0.0
-        for j in range(offsets[i], offsets[i + 1]):
-            ax, ay, az, bx, by, bz = _ends(user[j], bs[j], frame)
-            product, n = _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y)
-            s = 1.0 / product if product < BLOCKED else 0.0
-            log_d = _log_distance(user[j], bs[j])
-            los = theta[0] + theta[1] * log_d
-            nlos = theta[2] + theta[3] * log_d
-            residual = gain[j] - (nlos + (los - nlos) * s)  # y − γ
-            loss += residual * residual
-            slope = -2.0 * residual / links  # ∂F_i/∂γ
-            los_0 += slope * s
-            los_1 += slope * s * log_d
-            nlos_0 += slope * (1.0 - s)
-            nlos_1 += slope * (1.0 - s) * log_d
-            if s > 0.0:
-                scale = -slope * (los - nlos) * s * sharpness
-                for m in range(n):
-                    e[m] = scale * e[m] / (1.0 + e[m])
-                for m in range(n):
-                    row[cells[m]] += e[m]
-        losses[i] = loss / links
-        by_theta[i, 0], by_theta[i, 1] = los_0, los_1
-        by_theta[i, 2], by_theta[i, 3] = nlos_0, nlos_1
+        by_heights[i, :] = 0.0  # here and not before, so that it is in cache when it is added to
+        losses[i] = add_gradient(
+            offsets[i], offsets[i + 1], user, bs, gain, frame, terrain, theta,
+            by_heights[i], no_marks, buffers, by_theta[i],
+        )  # fmt: skip

@@ -27,7 +27,8 @@ class Placed:
 
     def errors(self, true_xy: Mapping[ClientId, NDArray[np.float64]]) -> NDArray[np.float64]:
         """Distance from the truth, (n,), in metres."""
-        return np.linalg.norm(self.xy - np.array([true_xy[c] for c in self.clients]), axis=1)
+        truth = np.array([true_xy[client] for client in self.clients]).reshape(-1, 2)
+        return np.linalg.norm(self.xy - truth, axis=1)
 
 
 @dataclass(frozen=True)

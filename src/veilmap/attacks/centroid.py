@@ -10,6 +10,8 @@ from veilmap.errors import VeilmapError
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry import Grid
 
+_USERS_PER_BLOCK = 16  # what is made of so many uploads stays in the processor's cache
+
 
 @dataclass(frozen=True)
 class WeightedCentroid(PointAttack):
@@ -34,7 +36,12 @@ class WeightedCentroid(PointAttack):
 
     def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
         """Estimates (n, 2) in metres for uploads (n, M); the middle of the map for zeros."""
-        grid = transcript.grid
+        blocks = range(0, max(1, len(uploads)), _USERS_PER_BLOCK)
+        return np.vstack(
+            [self._centres(uploads[i : i + _USERS_PER_BLOCK], transcript.grid) for i in blocks]
+        )
+
+    def _centres(self, uploads: NDArray, grid: Grid) -> NDArray[np.float64]:
         size = np.abs(uploads.astype(np.float64))
         largest = size.max(axis=1, keepdims=True)
         if self.power == float("inf"):

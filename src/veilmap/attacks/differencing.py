@@ -56,32 +56,33 @@ class Differencing(Attack):
         clip = float(transcript.mechanism["clip"])
         matches = {n: _matches(seen, candidates, clip) for n, seen in rounds.items()}
         posteriors: dict[When, Posterior] = {
-            n: self._posterior(candidates, [rounds[n]], [matches[n]]) for n in rounds
+            n: self._posterior(transcript, candidates, [rounds[n]], [matches[n]]) for n in rounds
         }
         if len(rounds) == 1:
             posteriors["all"] = next(iter(posteriors.values()))
         else:
             posteriors["all"] = self._posterior(
-                candidates, list(rounds.values()), list(matches.values())
+                transcript, candidates, list(rounds.values()), list(matches.values())
             )
         placed = {when: Placed(each.clients, each.means()) for when, each in posteriors.items()}
         return Estimates(self.name, placed, posteriors)
 
     def _posterior(
-        self, candidates: Candidates, rounds: Sequence[SeenSum], matches: Sequence["_Matches"]
+        self,
+        transcript: Transcript,
+        candidates: Candidates,
+        rounds: Sequence[SeenSum],
+        matches: Sequence["_Matches"],
     ) -> Posterior:
         """Crowd as the prior, own match as the evidence."""
-        clients: tuple[ClientId, ...] = tuple(
-            dict.fromkeys(client for seen in rounds for client in seen.clients)
-        )
-        taking_part = np.array(
-            [[client in present for client in clients] for present in _sets(rounds)],
-            dtype=np.float64,
-        )  # (R, N)
+        everybody = list(dict.fromkeys(client for seen in rounds for client in seen.clients))
+        taking_part = _taking_part(rounds, everybody)
+        clients = transcript.wanted(rounds)
         seen = np.array([match.of_sum for match in matches])  # (R, K)
         own = np.array([match.own for match in matches]).mean(axis=0)  # (K,)
         # Users who took part in the same rounds cannot be told apart: one row for all of them.
-        patterns, pattern_of = np.unique(taking_part, axis=1, return_inverse=True)
+        own_rounds = _taking_part(rounds, clients)
+        patterns, pattern_of = np.unique(own_rounds, axis=1, return_inverse=True)
         found, resolved = _unmixed(taking_part, patterns, seen)
         crowd = seen.sum(axis=0) / taking_part.sum()  # a user's mean match
         prior = np.log(np.maximum(crowd, 0) + _EMPTY * np.abs(crowd).mean() + 1e-300)
@@ -144,5 +145,7 @@ def _log_ratio(
     return signal * (found / scatter) - 0.5 * signal**2
 
 
-def _sets(rounds: Sequence[SeenSum]) -> list[set[ClientId]]:
-    return [set(seen.clients) for seen in rounds]
+def _taking_part(rounds: Sequence[SeenSum], clients: Sequence[ClientId]) -> NDArray[np.float64]:
+    """1 where a user was in a round's sum, (R, N)."""
+    sets = [set(seen.clients) for seen in rounds]
+    return np.array([[client in present for client in clients] for present in sets], np.float64)

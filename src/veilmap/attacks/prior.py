@@ -33,12 +33,12 @@ class PriorOnly(Attack):
         """The same place for everybody, always."""
         self.check(transcript)
         guess = self.guess(transcript.grid)
-        rounds = sorted(transcript.rounds.items())
-        everybody = tuple(dict.fromkeys(client for _, seen in rounds for client in seen.clients))
-        seen_by: dict[When, tuple] = {number: seen.clients for number, seen in rounds}
+        rounds = dict(sorted(transcript.rounds.items()))
+        seen_by: dict[When, tuple] = {n: transcript.wanted([seen]) for n, seen in rounds.items()}
+        seen_by["all"] = transcript.wanted(rounds.values())
         placed = {
             when: Placed(clients, np.tile(guess, (len(clients), 1)))
-            for when, clients in (seen_by | {"all": everybody}).items()
+            for when, clients in seen_by.items()
         }
         return Estimates(self.name, placed)
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from veilmap import __version__, _files, _threads
 from veilmap.benchmarks._figure import Figure
+from veilmap.benchmarks._stage import Stage
 from veilmap.errors import VeilmapError
 
 # Name of each benchmark and the module whose ``measure(seed)`` runs it.
 BENCHMARKS = {
     "fused-pass": "veilmap.benchmarks.fused_pass",
+    "stages": "veilmap.benchmarks.stages",
     "growth": "veilmap.benchmarks.growth",
     "accuracy": "veilmap.benchmarks.accuracy",
     "schemes": "veilmap.benchmarks.schemes",
@@ -25,7 +27,9 @@ BENCHMARKS = {
     "start-up": "veilmap.benchmarks.start_up",
 }
 
-__all__ = ["BENCHMARKS", "Figure", "chosen", "run", "save"]
+__all__ = ["BENCHMARKS", "Figure", "Measured", "Stage", "chosen", "figures_of", "run", "save"]
+
+Measured = Figure | Stage
 
 
 def chosen(only: Sequence[str] | None) -> list[str]:
@@ -36,9 +40,16 @@ def chosen(only: Sequence[str] | None) -> list[str]:
     return list(only or BENCHMARKS)
 
 
-def run(name: str, seed: int) -> list[Figure]:
+def run(name: str, seed: int) -> Sequence[Measured]:
     """Run one benchmark."""
     return importlib.import_module(BENCHMARKS[name]).measure(seed)
+
+
+def figures_of(measured: Sequence[Measured]) -> list[Figure]:
+    """All figures, those of stages among them."""
+    return [
+        figure for one in measured for figure in (one.figures if isinstance(one, Stage) else [one])
+    ]
 
 
 def save(figures: Sequence[Figure], path: Path) -> None:

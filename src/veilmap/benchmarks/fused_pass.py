@@ -16,8 +16,9 @@ from veilmap.benchmarks._figure import Figure, alternate
 from veilmap.errors import VeilmapError
 from veilmap.federation import NoiseAwareStep, train
 from veilmap.geometry import trace
+from veilmap.gradients import local_gradients
 from veilmap.measurements import Measurements
-from veilmap.radiomap import RadioMap, local_gradients, log_distance
+from veilmap.radiomap import RadioMap, log_distance
 from veilmap.scene import Scene
 
 _FAR_ABOVE = 1e4  # height of padding links, in metres: over every obstacle

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from veilmap.benchmarks._figure import Figure, alternate
 from veilmap.geometry import Grid, trace
+from veilmap.gradients import local_gradient_blocks
 from veilmap.measurements import Measurements
-from veilmap.radiomap import RadioMap, local_gradient_blocks
+from veilmap.radiomap import RadioMap
 
 _LINKS_PER_USER = 200
 _LINKS = (10_000, 100_000, 1_000_000)

@@ -34,14 +34,17 @@ def heights_of(buildings: Sequence[Building], grid: Grid) -> NDArray[np.float64]
     """Height of the building over each cell's centre, (rows, columns); 0 for open ground."""
     import shapely
 
-    heights = np.zeros(grid.cells)
-    if buildings:
-        centres = shapely.STRtree(shapely.points(grid.centres))
-        shapes = np.array([building.footprint for building in buildings], dtype=object)
-        tall = np.array([building.height for building in buildings])
-        which, cells = centres.query(shapes, predicate="intersects")
-        np.maximum.at(heights, cells, tall[which])
-    return heights.reshape(grid.shape)
+    heights = np.zeros(grid.shape)
+    for building in buildings:
+        west, south, east, north = building.footprint.bounds
+        # Only cells in the footprint's box: there may be many times more.
+        rows = slice(*np.searchsorted(grid.y, (south, np.nextafter(north, np.inf))))
+        columns = slice(*np.searchsorted(grid.x, (west, np.nextafter(east, np.inf))))
+        x, y = np.meshgrid(grid.x[columns], grid.y[rows])
+        over = shapely.intersects_xy(building.footprint, x, y)
+        own = heights[rows, columns]
+        own[over] = np.maximum(own[over], building.height)
+    return heights
 
 
 def without_overlaps(buildings: Sequence[Building]) -> list[Building]:

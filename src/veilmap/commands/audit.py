@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from veilmap.commands._common import console, counted, folder_names, writable_folder
-from veilmap.sources import measurements_behind
+from veilmap.sources import crowd_behind
 
 
 def audit(
@@ -21,6 +21,9 @@ def audit(
     rounds: Annotated[
         str, typer.Option(help="Kept rounds to attack, such as 1,50; by default up to five.")
     ] = "",
+    users: Annotated[
+        int, typer.Option(min=1, help="Attack at most so many users, chosen at random.")
+    ] = 1000,
     out: Annotated[
         Path | None, typer.Option(help="Folder for figures and JSON; by default RUN/audit.")
     ] = None,
@@ -39,11 +42,13 @@ def audit(
     folder = out or (runs[0] / "audit" if len(runs) == 1 else Path("veilmap-audit"))
     writable_folder(folder)
     names = folder_names(runs)
-    loaded = [(path, Run.load(path), *measurements_behind(path, data, test)) for path in runs]
+    loaded = [(path, Run.load(path), *crowd_behind(path, data, test)) for path in runs]
     found_of: list[tuple[str, Audit]] = []
     for name, (path, run, truth, unseen) in zip(names, loaded, strict=True):
         with console.status(f"attacking {path} …"):
-            found = auditing.audit(run, truth, rounds=_chosen_rounds(rounds), test=unseen)
+            found = auditing.audit(
+                run, truth, rounds=_chosen_rounds(rounds), users=users, test=unseen
+            )
         console.print(tables.audit_table(found, path))
         console.print(reports.headline(found))
         found_of.append((name, found))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from veilmap.commands._common import console, writable_folder
+from veilmap.commands._common import console, progress_bar, writable_folder
 from veilmap.errors import VeilmapError
 
 if TYPE_CHECKING:
@@ -181,6 +181,70 @@ def convert(
     console.print(
         f"Wrote {len(data):,} of {found.rows:,} rows, {len(data.users):,} users{where}, to {out}"
     )
+
+
+@app.command(
+    epilog="Example: `veilmap data make crowd --users 100000` then"
+    " `veilmap train crowd --mechanism aggregate --epsilon 1 --delta 1e-7`"
+)
+def make(
+    folder: Annotated[Path, typer.Argument(help="Where to write .parquet files.")],
+    users: Annotated[int, typer.Option(min=1, help="How many measure.")] = 10_000,
+    links: Annotated[int, typer.Option(min=1, help="Links of each.")] = 200,
+    city: Annotated[int, typer.Option(min=0, help="Which synthetic city.")] = 0,
+    size: Annotated[float, typer.Option(help="Side of the city, in metres.")] = 300.0,
+    stations: Annotated[int, typer.Option(min=1, help="Base stations.")] = 200,
+    buildings: Annotated[int, typer.Option(min=0, help="Buildings.")] = 16,
+    reach: Annotated[
+        float | None,
+        typer.Option(help="How far away a user's base stations may be, in metres; else anywhere."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the measurements; by default twice the city's.")
+    ] = None,
+    per_file: Annotated[int, typer.Option(min=1, help="Users of each file.")] = 1000,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last file.")] = False,
+) -> None:
+    """Let a crowd of any size measure a synthetic city, a file for some users at a time."""
+    from veilmap.crowds import save_parts
+    from veilmap.scene import Scene
+
+    there = sorted(folder.glob("*.parquet"))
+    if there and not resume:
+        raise VeilmapError(f"{folder} holds measurements already; --resume goes on with them")
+    writable_folder(folder)
+    scene = Scene.synthetic(city, size=size, base_stations=stations, buildings=buildings)
+    first, total = len(there) if resume else 0, -(-users // per_file)
+    parts = scene.measure_in_parts(
+        users, seed=2 * city if seed is None else seed, users_per_part=per_file,
+        first_part=first, links_per_user=links, reach=reach,
+    )  # fmt: skip
+    with progress_bar() as progress:
+        # Not shown before a file is done: a mistake should leave one line and no bar.
+        task = progress.add_task(
+            "measuring", total=total, completed=first, note="files", visible=False
+        )
+        for _ in save_parts(parts, folder, first=first):
+            progress.update(task, advance=1, visible=True)
+    console.print(f"Wrote {users:,} users with {users * links:,} links to {folder}/")
+
+
+@app.command(epilog="Example: `veilmap data split links.parquet crowd` then `veilmap train crowd`")
+def split(
+    file: Annotated[Path, typer.Argument(help="Measurements, .csv or .parquet.")],
+    folder: Annotated[Path, typer.Argument(help="Where to write .parquet files.")],
+    per_file: Annotated[int, typer.Option(min=1, help="Users of each file.")] = 1000,
+) -> None:
+    """Part measurements by user, so that training reads some users at a time."""
+    from veilmap.crowds import parts_of, save_parts
+    from veilmap.measurements import Measurements
+
+    if any(folder.glob("*.parquet")):
+        raise VeilmapError(f"{folder} holds measurements already; name another folder")
+    writable_folder(folder)
+    data = Measurements.load(file)
+    files = list(save_parts(parts_of(data, per_file), folder))
+    console.print(f"Wrote {len(data.users):,} users in {len(files):,} files to {folder}/")
 
 
 def _options(

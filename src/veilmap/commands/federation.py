@@ -17,6 +17,7 @@ from veilmap.commands._common import (
 from veilmap.commands.train import mechanism_from, trust_from
 from veilmap.errors import VeilmapError
 from veilmap.federation import Participation, flower
+from veilmap.measurements import Measurements
 from veilmap.mechanisms import MECHANISMS
 from veilmap.sources import Source
 
@@ -70,7 +71,8 @@ def init(
         chosen, trust_from(server_sees), Participation(), nodes, rounds
     )
     writable_folder(folder)
-    links, _, grid = Source(data, None, 0, nodes, cell_size).load()
+    crowd, _, grid = Source(data, None, 0, nodes, cell_size).load()
+    links = crowd if isinstance(crowd, Measurements) else crowd.load()
     made = layout.init(
         folder, nodes=nodes, host=host, port=port, data=links, grid=grid,
         mechanism=settled_mechanism, server_sees=sees, rounds=rounds, days=days, seed=seed,

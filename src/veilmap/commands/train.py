@@ -1,7 +1,6 @@
 """`veilmap train`."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -23,6 +22,7 @@ from veilmap.commands._common import (
     progress_bar,
     writable_folder,
 )
+from veilmap.crowds import Crowd, without_antennas
 from veilmap.errors import VeilmapError
 from veilmap.federation import HistoryRow, NoiseAwareStep
 from veilmap.federation.messages import ClientId
@@ -35,6 +35,7 @@ from veilmap.mechanisms import MECHANISMS, Mechanism
 from veilmap.models import Model, chosen_on
 from veilmap.propagation import Propagation
 from veilmap.sources import Source
+from veilmap.tiling import Tiling
 
 _DEGREES = 2
 
@@ -42,7 +43,10 @@ _DEGREES = 2
 def train(
     data: Annotated[
         Path | None,
-        typer.Argument(help="Measurements, .csv or .parquet; without it, a synthetic city."),
+        typer.Argument(
+            help="Measurements, .csv or .parquet, or a folder of .parquet parts; without it, a"
+            " synthetic city."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run.")] = Path("veilmap-run"),
     mechanism: Annotated[
@@ -94,7 +98,21 @@ def train(
         Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
     ] = None,
     cell_size: Annotated[float, typer.Option(help="Side of the map's cells, in metres.")] = 3.0,
+    tile: Annotated[
+        float | None,
+        typer.Option(help="Divide the area into tiles of this side in metres; users say theirs."),
+    ] = None,
+    tile_margin: Annotated[
+        float, typer.Option(help="How far uploads reach beyond a tile, in metres.")
+    ] = 100.0,
     share: Annotated[float, typer.Option(help="Share of users asked each round.")] = 1.0,
+    in_turns: Annotated[
+        bool, typer.Option("--in-turns", help="Ask groups of that share one after the other.")
+    ] = False,
+    contribute: Annotated[
+        float | None,
+        typer.Option(help="Probability of a gradient in an answer, else noise alone (aggregate)."),
+    ] = None,
     dropout: Annotated[float, typer.Option(help="Share of them who never answer.")] = 0.0,
     late: Annotated[float, typer.Option(help="Share of them who answer too late.")] = 0.0,
     allow_missing: AllowMissing = None,
@@ -109,6 +127,10 @@ def train(
     engine: Annotated[
         str, typer.Option(help="in-process, or flower: simulated nodes, one for each user.")
     ] = "in-process",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(help="A Ray cluster that simulates the nodes: auto, or host:port (flower)."),
+    ] = None,
 ) -> None:
     """Learn a radio map from users who keep their measurements."""
     from veilmap import federation
@@ -116,12 +138,17 @@ def train(
 
     writable_folder(out)
     source = Source(data, test, city, users, cell_size, buildings)
-    links, unseen, grid = source.load()
-    if no_antennas:
-        links = replace(links, antennas=None)
+    with progress_bar() as opening:
+        files = opening.add_task("reading", total=None, note="", visible=False)
+        links, unseen, grid = source.load(
+            lambda done, total: opening.update(
+                files, completed=done, total=total, note="files", visible=total > 1
+            )
+        )
+    crowd = without_antennas(links) if no_antennas else links
     chosen = mechanism_from(
         mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
-        dropout=allow_missing,
+        dropout=allow_missing, contribute=contribute,
     )  # fmt: skip
     heights = _public_heights(buildings, ground, grid)
     step, residual = _model(
@@ -141,12 +168,14 @@ def train(
             progress.update(task, completed=row.round + 1, note=note, visible=True)
 
         run = federation.train(
-            links, grid, mechanism=chosen, rounds=rounds, seed=seed,
-            participation=federation.Participation(share, dropout, late),
+            crowd, grid, mechanism=chosen, rounds=rounds, seed=seed,
+            participation=federation.Participation(share, dropout, late, in_turns),
             step=step, calibrate=_calibrated(calibrate), buildings=heights, residual=residual,
+            tiling=None if tile is None else Tiling(tile, tile_margin),
             server_sees=trust_from(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
             checkpoint_every=checkpoint_every, on_round=on_round, engine=cast("Engine", engine),
+            ray_address=ray_address,
         )  # fmt: skip
     source.save(out)  # once more: a resumed run's data may have moved
     mae, spent = last_mae(run.history), run.history[-1].epsilon
@@ -235,7 +264,7 @@ def _rounds(text: str, rounds: int) -> set[int] | Literal["all"]:
     return set(chosen)
 
 
-def _users(text: str, links: Measurements) -> set[ClientId] | None:
+def _users(text: str, links: Crowd) -> set[ClientId] | None:
     """The named users, or None for all."""
     if not text.strip():
         return None

@@ -12,9 +12,10 @@ from veilmap.experiments.tasks import Outcome, Task
 from veilmap.experiments.trials import AS_WRITTEN, DEFAULT, POWERS, city
 from veilmap.federation import NoiseAwareStep, PlainDescent
 from veilmap.federation.steps import StepRule
+from veilmap.gradients import local_gradients
 from veilmap.mechanisms import GeometryAligned, NoNoise
 from veilmap.mechanisms.aligned import unit_free
-from veilmap.radiomap import RadioMap, local_gradients
+from veilmap.radiomap import RadioMap
 
 _NU = POWERS.index(2.0)
 _DEAD = 1e-12  # a largest gradient below this moves nothing

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from veilmap import theory
 from veilmap.experiments.tasks import Outcome, Task
 from veilmap.experiments.trials import AS_WRITTEN, city
+from veilmap.gradients import LocalGradients, gradients_of
 from veilmap.links import Links
 from veilmap.mechanisms.base import UploadNoise, norms_of
-from veilmap.radiomap import LocalGradients, Propagation, RadioMap, gradients_of
+from veilmap.radiomap import Propagation, RadioMap
 
 
 @dataclass(frozen=True)

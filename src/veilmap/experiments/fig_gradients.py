@@ -12,10 +12,10 @@ from veilmap.experiments.results import Result
 from veilmap.experiments.tasks import Task
 from veilmap.experiments.trials import DEFAULT, Snapshot, city
 from veilmap.geometry import Grid
+from veilmap.gradients import local_gradients
 from veilmap.mechanisms import GeometryAligned, NoNoise, UniformNoise
 from veilmap.mechanisms.base import UploadNoise
 from veilmap.pictures import ATTACKER, MapPanel, Maps
-from veilmap.radiomap import local_gradients
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,10 @@ from veilmap.experiments.tasks import Outcome, Task
 from veilmap.experiments.trials import city
 from veilmap.federation import PlainDescent
 from veilmap.geometry import Grid
+from veilmap.gradients import local_gradients
 from veilmap.mechanisms import GeometryAligned, NoNoise, UniformNoise
 from veilmap.mechanisms.base import BudgetedNoise
 from veilmap.pictures import Curves, Line, Panel
-from veilmap.radiomap import local_gradients
 
 _START = PlainDescent()  # its flat map, with the paper's sharpness
 

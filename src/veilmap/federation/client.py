@@ -7,10 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import noise
+from veilmap.federation import summing
 from veilmap.federation.messages import Broadcast, ClientId, Update
+from veilmap.gradients import gradients_of
 from veilmap.links import Links
 from veilmap.mechanisms import Contribution, Mechanism
-from veilmap.radiomap import gradients_of
+from veilmap.mechanisms.sums import Group, RunningSum
+from veilmap.tiling import Tiles
 
 
 @dataclass(frozen=True)
@@ -66,3 +69,24 @@ class Clients:
             )
         ]
         return updates, Insight(gradients.loss, sent.norms, sent.noise_energy)
+
+    def add_up(
+        self, broadcast: Broadcast, tiles: Tiles, cohorts: NDArray[np.int64], total: RunningSum
+    ) -> Insight:
+        """The same answers, added to their tiles' sums as they are made.
+
+        No upload takes up memory. Only for maps and mechanisms of which `summing.can_add_up`
+        says so; ``cohorts`` are the users who were asked, tile by tile.
+        """
+        draws = [noise.draw(self.seed, client, broadcast.round) for client in self.ids]
+        places = self.links.mean_positions()
+        group = Group(tiles.of(places), cohorts)
+        added = summing.add_gradients(
+            broadcast.radio_map, self.links, self.mechanism, draws, tiles, group, total
+        )
+        rest = Contribution(
+            np.empty((len(self.ids), 0)), added.propagation, self.links.counts,
+            places, broadcast.radio_map.propagation.laws,
+        )  # fmt: skip
+        energy = self.mechanism.add_rest(rest, draws, group, total)
+        return Insight(added.loss, added.norms, energy)

@@ -4,16 +4,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap.crowds import Crowd
 from veilmap.errors import VeilmapError
 from veilmap.federation.client import Clients, Insight
-from veilmap.federation.messages import ClientId, Update
+from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.participation import Turnout
 from veilmap.federation.server import RoundSum
-from veilmap.measurements import Measurements
+from veilmap.federation.summing import can_add_up
+from veilmap.federation.tiled import TiledSum
 from veilmap.mechanisms import Mechanism
+from veilmap.mechanisms.sums import RunningSum
+from veilmap.tiling import Tiles
 
 # Gradients, uploads and variances of the users worked on at once stay below about this.
 _BLOCK_BYTES = 64e6
+
+# Users who are added up without uploads of their own, at once.
+_USERS_PER_BLOCK = 1000
 
 # Below this norm a gradient moves nothing.
 _NO_GRADIENT = 1e-12
@@ -72,7 +82,7 @@ class Exchange(Protocol):
 class InProcess:
     """All users in this process, some at a time; the order of their ids."""
 
-    data: Measurements
+    data: Crowd
     mechanism: Mechanism
     seed: int | None = None
 
@@ -80,31 +90,65 @@ class InProcess:
         """Everybody who has measured."""
         return self.data.users.tolist()
 
+    def tiles(self, tiles: Tiles) -> NDArray[np.int64]:
+        """What each user says of its place, where an area is divided."""
+        return tiles.of(self.data.mean_positions())
+
     def collect(
         self,
-        total: RoundSum,
+        total: RoundSum | TiledSum,
         users: Sequence[ClientId],
         turnout: Turnout,
         recorder: Recorder | None,
     ) -> Gathered:
         """Let the users answer, block after block."""
-        insights = []
-        for clients in self._answering(users, turnout, len(total.heights)):
-            updates, insight = clients.answer(total.broadcast)
-            total.add(updates)
-            insights.append(insight)
-            if recorder:
-                recorder.add(updates)
+        if isinstance(total, TiledSum):
+            insights, came, running = self._added_up(
+                total.broadcast, total.tiles, total.cohorts, users, turnout
+            )
+            total.take(came, turnout.answers, running)
+        elif recorder is None and can_add_up(self.mechanism, total.broadcast.radio_map):
+            single = Tiles.single(total.broadcast.radio_map.grid)
+            insights, came, running = self._added_up(
+                total.broadcast, single, np.array([total.broadcast.cohort]), users, turnout
+            )
+            total.take(came, running)
+        else:
+            insights = []
+            for clients in self._answering(users, turnout, block_size(len(total.heights))):
+                updates, insight = clients.answer(total.broadcast)
+                total.add(updates)
+                insights.append(insight)
+                if recorder:
+                    recorder.add(updates)
         if total.broadcast.round == 0:
             _refuse_dead_start(insights)
         return Gathered(insights)
 
-    def _answering(
-        self, ids: Sequence[ClientId], turnout: Turnout, cells: int
-    ) -> Iterator[Clients]:
-        """The users who answer this round."""
-        parts = self.data.links.blocks(block_size(cells))
-        for own, links in zip(blocks(len(ids), cells), parts, strict=True):
+    def _added_up(
+        self,
+        broadcast: Broadcast,
+        tiles: Tiles,
+        cohorts: NDArray[np.int64],
+        users: Sequence[ClientId],
+        turnout: Turnout,
+    ) -> tuple[list[Insight], list[ClientId], RunningSum]:
+        """The sums without an upload of each: no user takes up memory as large as the map."""
+        running = RunningSum.empty(
+            tiles.cells.tolist(), len(broadcast.radio_map.theta),
+            whole=self.mechanism.whole_numbers,
+        )  # fmt: skip
+        insights: list[Insight] = []
+        came: list[ClientId] = []
+        for clients in self._answering(users, turnout, _USERS_PER_BLOCK):
+            insights.append(clients.add_up(broadcast, tiles, cohorts, running))
+            came += clients.ids
+        return insights, came, running
+
+    def _answering(self, ids: Sequence[ClientId], turnout: Turnout, size: int) -> Iterator[Clients]:
+        """The users who answer this round, in blocks of ``size`` who are asked or not."""
+        for first, links in zip(range(0, len(ids), size), self.data.blocks(size), strict=True):
+            own = slice(first, first + size)
             answers = turnout.answers[own]
             if answers.any():
                 chosen = [client for client, taken in zip(ids[own], answers, strict=True) if taken]

@@ -35,7 +35,7 @@ from veilmap.geometry import Grid
 from veilmap.radiomap import RadioMap
 
 # Of run folders; another number was written by another version.
-FORMAT = 5
+FORMAT = 6
 
 _STATION_COLUMNS = ["bs", "x", "y", "z"]
 _KEPT_CHECKPOINTS = 2

@@ -34,6 +34,8 @@ class HistoryRow:
         Who answered, who did not, whose answer could not be used.
     opened : int
         1, or 0 where too few answered for the sum to be opened.
+    upload_bytes : int
+        What those who answered sent, in bytes.
     notes : str
         Who was asked and is missing from the sum, and why, where it is known by name.
     seconds : float
@@ -52,6 +54,7 @@ class HistoryRow:
     late: int
     refused: int
     opened: int
+    upload_bytes: int
     notes: str
     seconds: float
 

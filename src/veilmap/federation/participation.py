@@ -10,6 +10,8 @@ from veilmap import _checks
 from veilmap.errors import VeilmapError
 from veilmap.federation.messages import ClientId
 
+_DEAL = 2**32  # no round has this number
+
 
 @dataclass(frozen=True)
 class Participation:
@@ -24,11 +26,15 @@ class Participation:
         Probability that a user is asked in a round.
     dropout, late : float
         Probabilities that an asked user never answers, or answers after the round closed.
+    in_turns : bool
+        Users are dealt at random into 1/share groups, which are asked one after the other: so
+        everybody is asked equally often, and pays for no more rounds than that.
     """
 
     share: float = 1.0
     dropout: float = 0.0
     late: float = 0.0
+    in_turns: bool = False
 
     def __post_init__(self) -> None:
         for name in ("share", "dropout", "late"):
@@ -38,24 +44,46 @@ class Participation:
             raise VeilmapError("share must be above 0: nobody would take part")
         if self.dropout + self.late > 1:
             raise VeilmapError("dropout and late together are more than everybody")
+        if self.in_turns and abs(self.groups * self.share - 1) > 1e-9:
+            raise VeilmapError(
+                f"in turns, share is one of so many groups: 1/{self.groups}, not {self.share:g}"
+            )
+
+    @property
+    def groups(self) -> int:
+        """How many groups take turns."""
+        return round(1 / self.share) if self.in_turns else 1
+
+    def rounds_each(self, rounds: int) -> int:
+        """In how many of ``rounds`` rounds a user is at most."""
+        return -(-rounds // self.groups)
 
     def draw(self, seed: int | None, round_number: int, users: int) -> "Turnout":
         """The turnout of one round; with a seed it depends only on (seed, round)."""
         entropy = None if seed is None else [seed, round_number]
         asked, fate = np.random.default_rng(entropy).random((2, users))
         invited = asked < self.share
+        if self.in_turns:
+            invited = self._group_of(seed, users) == round_number % self.groups
         dropped = invited & (fate < self.dropout)
         late = invited & ~dropped & (fate < self.dropout + self.late)
-        return Turnout(invited & ~dropped & ~late, int(dropped.sum()), int(late.sum()))
+        answers = invited & ~dropped & ~late
+        return Turnout(answers, int(dropped.sum()), int(late.sum()), invited)
+
+    def _group_of(self, seed: int | None, users: int) -> NDArray[np.int64]:
+        """The same in every round; who is with whom is no secret, so that 0 does for a seed."""
+        deal = np.random.default_rng([seed or 0, _DEAL]).permutation(users)
+        return deal % self.groups
 
 
 @dataclass(frozen=True)
 class Turnout:
-    """Who answers in time, and how many of the asked do not."""
+    """Who answers in time, how many of the asked do not, and who was asked."""
 
     answers: NDArray[np.bool_]
     dropped: int
     late: int
+    invited: NDArray[np.bool_] | None = None
 
     def answering(self, users: Sequence[ClientId]) -> list[ClientId]:
         """Those of ``users``, of whom this turnout is, who answer."""

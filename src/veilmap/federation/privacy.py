@@ -9,6 +9,7 @@ from veilmap.federation.participation import Participation
 from veilmap.federation.server import RoundSum
 from veilmap.federation.transcript import ServerSees
 from veilmap.mechanisms import AggregateGaussian, Mechanism
+from veilmap.mechanisms.fitting import fitted
 
 
 def settled(
@@ -17,8 +18,12 @@ def settled(
     participation: Participation,
     users: int,
     rounds: int,
+    largest_sum: int | None = None,
 ) -> tuple[Mechanism, ServerSees]:
-    """Mechanism with its noise fixed, and trust model; what cannot work is refused here."""
+    """Mechanism with its noise fixed, and trust model; what cannot work is refused here.
+
+    ``largest_sum`` is how many users one sum is over at most, by default all of them.
+    """
     sees: ServerSees = server_sees or ("sums" if mechanism.needs_sums else "uploads")
     if sees not in ("uploads", "sums"):
         raise VeilmapError(f"server_sees is 'uploads' or 'sums', not {sees!r}")
@@ -35,7 +40,9 @@ def settled(
     if isinstance(mechanism, AggregateGaussian):
         _check_promise(mechanism, participation, users)
         if mechanism.noise_multiplier is None:
-            mechanism = calibrated(mechanism, rounds)
+            mechanism = calibrated(mechanism, participation.rounds_each(rounds))
+        most = users if largest_sum is None else largest_sum
+        mechanism = fitted(mechanism, max(2, int(most * participation.share)))
     return mechanism, sees
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from veilmap._describe import described
 from veilmap.errors import VeilmapError
 from veilmap.evaluation import mean_absolute_error
-from veilmap.federation.exchange import Exchange, Gathered
+from veilmap.federation.exchange import Exchange, Gathered, InProcess
 from veilmap.federation.folder import RunFolder
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
@@ -22,6 +22,7 @@ from veilmap.federation.public import NOTHING, Public, seen_from
 from veilmap.federation.run import Run
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import ServerState, StepRule
+from veilmap.federation.tiled import TiledSum
 from veilmap.federation.transcript import (
     RoundRecorder,
     SeenRound,
@@ -32,6 +33,7 @@ from veilmap.federation.transcript import (
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import AggregateGaussian, Mechanism
+from veilmap.tiling import Tiling
 
 Rounds = Collection[int] | Literal["all"]
 
@@ -65,6 +67,7 @@ class Training:
     checkpoint_every: int = 10
     on_round: Callable[[HistoryRow], None] | None = None
     public: Public = NOTHING
+    tiling: Tiling | None = None
 
     def check(self) -> None:
         """Refuse what cannot start, before an engine is started for it."""
@@ -81,7 +84,7 @@ class Training:
             users = exchange.users()
             turnout = self.participation.draw(self.seed, number, len(users))
             recorder = self._recorder(number)
-            total = server.open_round(turnout.asked)
+            total = self._opened(server, exchange, turnout)
             gathered = exchange.collect(total, users, turnout, recorder)
             if total.opens and not account.affords(total):
                 break
@@ -96,7 +99,7 @@ class Training:
                 if folder:
                     folder.save_round(kept[number])
             server.close_round(total)
-            row = _row(total, gathered, turnout, self.mechanism.clip, account.epsilon)
+            row = _row(total, gathered, turnout, self.mechanism, account.epsilon)
             row["mae_db"] = self._tested(number, server.state)
             rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
             if folder and ((number + 1) % self.checkpoint_every == 0 or number + 1 == self.rounds):
@@ -104,6 +107,15 @@ class Training:
             if self.on_round:
                 self.on_round(rows[-1])
         return self._finished(server, rows, kept, folder)
+
+    def _opened(self, server: Server, exchange: Exchange, turnout: Turnout) -> Any:
+        """The sum of a round, or those of its tiles, before anybody has answered."""
+        if self.tiling is None:
+            return server.open_round(turnout.asked)
+        assert isinstance(exchange, InProcess)  # `train` lets no other engine divide an area
+        assert turnout.invited is not None
+        tiles = self.tiling.over(self.grid)
+        return server.open_tiles(tiles, exchange.tiles(tiles), turnout.invited)
 
     def _start(self) -> ServerState:
         return self.step.start(self.grid, self.public)
@@ -170,7 +182,11 @@ def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
 
 
 def _row(
-    total: RoundSum, gathered: Gathered, turnout: Turnout, clip: float, epsilon: float
+    total: RoundSum | TiledSum,
+    gathered: Gathered,
+    turnout: Turnout,
+    mechanism: Mechanism,
+    epsilon: float,
 ) -> dict[str, Any]:
     """A round's history, but for its time and the map's error."""
     loss, norm, noise = (
@@ -183,7 +199,7 @@ def _row(
         "round": total.broadcast.round,
         "loss": float(loss.mean()),
         "gradient_norm": float(norm.mean()),
-        "clip_share": float(np.mean(norm > clip)) if gathered.insights else math.nan,
+        "clip_share": float(np.mean(norm > mechanism.clip)) if gathered.insights else math.nan,
         "noise_energy": float(noise.mean()),
         "epsilon": epsilon,
         "clients": len(total.clients),
@@ -191,5 +207,6 @@ def _row(
         "late": turnout.late,
         "refused": len(total.refused),
         "opened": int(total.opens),
+        "upload_bytes": total.upload_bytes(mechanism),
         "notes": "; ".join(filter(None, [total.why_shut, *named])),
     }

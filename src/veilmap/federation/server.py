@@ -6,10 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._kernels import rows
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.steps import ServerState, StepRule
+from veilmap.federation.tiled import TiledSum
 from veilmap.federation.transcript import SeenSum, ServerSees
 from veilmap.mechanisms import Mechanism
+from veilmap.mechanisms.sums import RunningSum
+from veilmap.tiling import Tiles
 
 
 @dataclass(frozen=True)
@@ -89,21 +93,34 @@ class RoundSum:
     def add(self, updates: Iterable[Update]) -> None:
         """Take in some updates; bad ones are refused by name, the others are unharmed."""
         seen = set(self.clients)
-        accepted = []
         for update in updates:
             problem = self._problem(update, seen)
             if problem:
                 self.refused[update.client] = problem
-            else:
-                accepted.append(update)
-                seen.add(update.client)
-        if not accepted:
-            return
-        weights = np.array([update.links for update in accepted], dtype=np.float64)
-        self.heights += weights @ np.stack([update.heights for update in accepted])
-        self.propagation += weights @ np.stack([update.propagation for update in accepted])
-        self.links += int(weights.sum())
-        self.clients += [update.client for update in accepted]
+                continue
+            rows.add_weighted(update.heights, float(update.links), self.heights)
+            self.propagation += update.links * update.propagation
+            self.links += update.links
+            self.clients.append(update.client)
+            seen.add(update.client)
+
+    def take(self, clients: Sequence[ClientId], added: RunningSum) -> None:
+        """Take in users who were added up where they are."""
+        heights, propagation = added.total()
+        self.heights += heights
+        self.propagation += propagation
+        self.links += int(added.weights[0])
+        self.clients += clients
+
+    def means(self, mechanism: Mechanism) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The mean gradients of h and θ, as the mechanism reads them out of the sum."""
+        laws = self.broadcast.radio_map.propagation.laws
+        return mechanism.read(self.heights, self.propagation, self.links, laws)
+
+    def upload_bytes(self, mechanism: Mechanism) -> int:
+        """What those who answered sent."""
+        each = mechanism.upload_bytes(len(self.heights), len(self.propagation))
+        return len(self.clients) * each
 
     def _problem(self, update: Update, seen: set[ClientId]) -> str:
         """Why an update cannot be used, or nothing."""
@@ -116,7 +133,7 @@ class RoundSum:
         shapes = update.heights.shape, update.propagation.shape
         if shapes != (self.heights.shape, self.propagation.shape):
             return f"has the wrong shape {shapes[0]}"
-        norm = float(np.sqrt(update.heights @ update.heights))
+        norm = rows.length(update.heights)
         if not (np.isfinite(norm) and np.isfinite(update.propagation).all()):
             return "is not finite"
         if norm > self.largest_norm:
@@ -162,17 +179,28 @@ class Server:
         # The sum over one user would be that user's upload.
         return RoundSum(broadcast, np.inf, max(2, self.mechanism.least_answers(cohort)))
 
+    def open_tiles(
+        self, tiles: Tiles, tile_of: NDArray[np.int64], invited: NDArray[np.bool_]
+    ) -> TiledSum:
+        """Broadcast the current map to the users invited, of whom each says its tile."""
+        cohorts = np.bincount(tile_of[invited], minlength=len(tiles))
+        broadcast = Broadcast(self.state.round, self.state.radio_map, int(cohorts.sum()))
+        least = [
+            1 if self.server_sees == "uploads" else max(2, self.mechanism.least_answers(cohort))
+            for cohort in cohorts.tolist()
+        ]
+        return TiledSum(broadcast, tiles, tile_of, cohorts, np.array(least))
+
     def read(self, total: RoundSum) -> SeenSum:
         """The sum as this server sees it, once it is open."""
-        laws = total.broadcast.radio_map.propagation.laws
-        means = self.mechanism.read(total.heights, total.propagation, total.links, laws)
+        means = total.means(self.mechanism)
         return SeenSum(total.broadcast, tuple(total.clients), *means, total.links)
 
-    def close_round(self, total: RoundSum) -> None:
+    def close_round(self, total: RoundSum | TiledSum) -> None:
         """Step by the weighted mean; a round without any leaves the map to the priors."""
+        moved = total.broadcast.radio_map
         if total.opens:
-            seen = self.read(total)
-            means = seen.heights, seen.propagation
+            means = total.means(self.mechanism)
         else:
-            means = np.zeros_like(total.heights), np.zeros_like(total.propagation)
+            means = np.zeros(moved.trained_cells), np.zeros(len(moved.theta))
         self.state = self.step(self.state, *means, self.rounds)

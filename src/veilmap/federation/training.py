@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from veilmap import _checks
 from veilmap._describe import described
 from veilmap._ids import Id
 from veilmap.antennas import Antennas
+from veilmap.crowds import Crowd
 from veilmap.errors import VeilmapError
 from veilmap.federation import flower
 from veilmap.federation.exchange import InProcess
@@ -32,13 +34,16 @@ from veilmap.measurements import Measurements
 from veilmap.mechanisms import Mechanism, NoNoise, from_description
 from veilmap.offsets import Offsets
 from veilmap.propagation import Law, Propagation
+from veilmap.tiling import Tiling
 
 Engine = Literal["in-process", "flower"]
 Calibrated = Literal["stations", "devices"]
 
+_USERS_PER_DIGEST = 1000
+
 
 def train(
-    data: Measurements,
+    data: Crowd,
     grid: Grid,
     *,
     mechanism: Mechanism | None = None,
@@ -49,6 +54,7 @@ def train(
     calibrate: Collection[Calibrated] = (),
     buildings: ArrayLike | None = None,
     residual: float | None = None,
+    tiling: Tiling | None = None,
     server_sees: ServerSees | None = None,
     keep_uploads: Rounds = (),
     keep_users: Collection[ClientId] | None = None,
@@ -59,12 +65,13 @@ def train(
     checkpoint_every: int = 10,
     on_round: Callable[[HistoryRow], None] | None = None,
     engine: Engine = "in-process",
+    ray_address: str | None = None,
 ) -> Run:
     """Learn a radio map from users who keep their measurements.
 
     Parameters
     ----------
-    data : Measurements
+    data : Measurements or MeasurementFolder
         Each user's rows stay with its own client. Its antennas are public: the map knows them,
         and learns from gains less their patterns. ``replace(data, antennas=None)`` has none.
     grid : Grid
@@ -89,6 +96,9 @@ def train(
         Learn in the last rounds what obstacles leave over: a field for each base station with
         points this many metres apart. Its gradients show where users are, so that the server
         may see only sums.
+    tiling : Tiling, optional
+        Divide a large area: each user says which tile it is in, and its upload is of that tile's
+        window only. For mechanisms that need no upload of each user, none and aggregate.
     server_sees : "uploads" or "sums", optional
         The trust model: a server that sees every upload (the paper's), or one that sees only
         sums (secure aggregation). By default what the mechanism is made for.
@@ -109,7 +119,14 @@ def train(
     engine : "in-process" or "flower"
         What carries the messages: nothing, or Flower's simulation with a node for each user,
         to the same map. There, loss and norms stay with the users: the history has none.
+    ray_address : str, optional
+        Of a Ray cluster that simulates the nodes, such as "auto" or "host:6379"; by default
+        they are simulated here.
     """
+    if engine == "flower" and not isinstance(data, Measurements):
+        raise VeilmapError(
+            "Flower's simulation deals out one table: load the folder, or train in process"
+        )
     rounds = _checks.whole("rounds", rounds, least=1)
     test_every = _checks.whole("test_every", test_every, least=1)
     checkpoint_every = _checks.whole("checkpoint_every", checkpoint_every, least=1)
@@ -117,8 +134,9 @@ def train(
     if residual is not None:
         step = ThenField(residual, step)
     mechanism, sees = settled(
-        mechanism or NoNoise(), server_sees, participation, len(data.users), rounds
-    )
+        mechanism or NoNoise(), server_sees, participation, len(data.users), rounds,
+        None if tiling is None else largest_tile(tiling, data, grid),
+    )  # fmt: skip
     if isinstance(step, ThenField) and sees != "sums":
         raise VeilmapError(
             "a single gradient of a residual field shows where its user is: train with"
@@ -126,8 +144,12 @@ def train(
         )
     if sees == "sums" and keep_users is not None:
         raise VeilmapError("keep_users: this server sees no single user's upload, only sums")
-    offsets, (stations, ids) = _unknown_offsets(data, calibrate), stations_of(data)
+    if tiling is not None:
+        _check_tiling(engine, mechanism, step, calibrate, keep_uploads)
+    offsets, (stations, ids) = _unknown_offsets(data, calibrate), data.stations
     config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
+    if tiling is not None:
+        config["tiling"] = described(tiling)
     if len(offsets):
         config["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
     known = None if buildings is None else _checked_heights(buildings, grid)
@@ -139,8 +161,37 @@ def train(
         grid, mechanism, sees, rounds, seed, step, participation, config,
         keep_uploads, keep_users, test, test_every, out, resume,
         checkpoint_every, on_round, Public(stations, ids, offsets, known, data.antennas),
+        tiling,
     )  # fmt: skip
-    return _engine(engine)(training, data, mechanism, seed)
+    return _engine(engine, ray_address)(training, data, mechanism, seed)
+
+
+def largest_tile(tiling: Tiling, data: Crowd, grid: Grid) -> int:
+    """How many users the fullest tile has."""
+    return int(np.bincount(tiling.over(grid).of(data.mean_positions())).max())
+
+
+def _check_tiling(
+    engine: str,
+    mechanism: Mechanism,
+    step: StepRule,
+    calibrate: Collection[Calibrated],
+    keep_uploads: Rounds,
+) -> None:
+    """Refuse what cannot be done for one tile at a time."""
+    if engine != "in-process":
+        raise VeilmapError("tiles are trained in process; on Flower run a federation for each tile")
+    start = getattr(step, "start_propagation", None)  # a residual field has none
+    plain = not calibrate and start is not None and start.laws == 2
+    if mechanism.summand(1, 4) is None or not plain:
+        raise VeilmapError(
+            "tiles add users up where they are: for the mechanisms none and aggregate, and maps of"
+            " two laws without offsets or a residual field"
+        )
+    if keep_uploads:
+        raise VeilmapError(
+            "sums of tiles are not kept: to audit a tile, train its users alone on its window"
+        )
 
 
 def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
@@ -153,28 +204,28 @@ def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
     return heights
 
 
-def stations_of(data: Measurements) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
-    """Every base station once: where it is, and its id. Several may share a mast."""
-    ids, number = np.unique(data.bs, return_inverse=True)
-    keys = np.column_stack([data.bs_xyz, number.reshape(-1)])
-    distinct = np.unique(keys, axis=0)
-    return distinct[:, :3], tuple(ids[distinct[:, 3].astype(np.int64)].tolist())
-
-
-def _unknown_offsets(data: Measurements, calibrate: Collection[Calibrated]) -> Offsets:
+def _unknown_offsets(data: Crowd, calibrate: Collection[Calibrated]) -> Offsets:
     """The offsets to learn; who there is, is public."""
     unknown = set(calibrate) - {"stations", "devices"}
     if unknown or isinstance(calibrate, str):
         raise VeilmapError(
             f"calibrate takes 'stations' and 'devices', not {', '.join(map(repr, calibrate))}"
         )
-    stations = np.unique(data.bs).tolist() if "stations" in calibrate else ()
-    devices = np.unique(data.device).tolist() if "devices" in calibrate else ()
+    stations = _distinct(data.stations[1]) if "stations" in calibrate else ()
+    devices = data.devices.tolist() if "devices" in calibrate else ()
     return Offsets.unknown(stations, devices)
 
 
-def _engine(name: str) -> Callable[[Training, Measurements, Mechanism, int | None], Run]:
+def _distinct(ids: Collection[Id]) -> list[Id]:
+    return np.unique(np.array(list(ids))).tolist()
+
+
+def _engine(
+    name: str, ray_address: str | None
+) -> Callable[[Training, Any, Mechanism, int | None], Run]:
     """The engine of that name, checked before any work."""
+    if ray_address is not None and name != "flower":
+        raise VeilmapError("a Ray cluster simulates Flower's nodes: train with engine='flower'")
     if name == "in-process":
         return lambda training, *users: training.play(InProcess(*users))
     if name != "flower":
@@ -182,11 +233,11 @@ def _engine(name: str) -> Callable[[Training, Measurements, Mechanism, int | Non
     flower.require(simulation=True)
     from veilmap.federation.flower.simulation import simulate
 
-    return simulate
+    return partial(simulate, ray_address=ray_address)
 
 
 def _config(
-    data: Measurements,
+    data: Crowd,
     grid: Grid,
     mechanism: Mechanism,
     server_sees: ServerSees,
@@ -218,7 +269,9 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
         raise VeilmapError("the run started from buildings, which its folder does not hold")
     public = {name: value for name, value in config["participation"].items() if name != "type"}
     learned = config.get("offsets", {})
+    tiles = {name: value for name, value in config.get("tiling", {}).items() if name != "type"}
     return {
+        "tiling": Tiling(**tiles) if tiles else None,
         "mechanism": from_description(config["mechanism"]),
         "rounds": config["rounds"],
         "server_sees": config["server_sees"],
@@ -259,14 +312,17 @@ def _fingerprint_of(antennas: Antennas) -> dict[str, Any]:
     return {"stations": len(antennas), "sha256": hashlib.sha256(text).hexdigest()}
 
 
-def fingerprint(data: Measurements) -> dict[str, Any]:
-    """What tells one table of measurements from another without showing it."""
-    links = data.links
+def fingerprint(data: Crowd) -> dict[str, Any]:
+    """What tells one crowd's measurements from another's without showing them.
+
+    The same for a table and for a folder that holds it in parts.
+    """
     digest = hashlib.sha256()
-    for values in (links.offsets, links.user_xyz, links.bs_xyz, links.gain_db):
-        digest.update(values.tobytes())
-    for ids in (links.bs, links.device):
-        names, number = np.unique(np.asarray(ids), return_inverse=True)
-        digest.update(json.dumps([str(name) for name in names]).encode())
-        digest.update(number.astype(np.int64).tobytes())
-    return {"users": links.users, "links": len(data), "sha256": digest.hexdigest()}
+    for links in data.blocks(_USERS_PER_DIGEST):
+        for values in (links.offsets, links.user_xyz, links.bs_xyz, links.gain_db):
+            digest.update(np.ascontiguousarray(values).tobytes())
+        for ids in (links.bs, links.device):
+            names, number = np.unique(np.asarray(ids), return_inverse=True)
+            digest.update(json.dumps([str(name) for name in names]).encode())
+            digest.update(number.astype(np.int64).tobytes())
+    return {"users": len(data.users), "links": len(data), "sha256": digest.hexdigest()}

@@ -1,6 +1,6 @@
 """What the server saw, and the public facts beside it: all that an attack may use."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +35,14 @@ class SeenRound:
     uploads: NDArray[np.float32] = field(repr=False)
     propagation: NDArray[np.float64] = field(repr=False)
     links: NDArray[np.int64] = field(repr=False)
+
+    def only(self, users: Set[ClientId]) -> "SeenRound":
+        """What it shows of some users."""
+        rows = [row for row, client in enumerate(self.clients) if client in users]
+        return SeenRound(
+            self.broadcast, tuple(self.clients[row] for row in rows), self.uploads[rows],
+            self.propagation[rows], self.links[rows],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,9 @@ class Transcript:
         The map that came out, which the server has as well.
     bs : (B,) ids, optional
         Of the base stations, where their offsets were learned.
+    targets : set of ids, optional
+        Whom an attacker is after; by default everybody. All others still count where sums are
+        compared.
     """
 
     grid: Grid
@@ -87,13 +98,21 @@ class Transcript:
     server_sees: ServerSees = "uploads"
     radio_map: RadioMap | None = field(default=None, repr=False)
     bs: NDArray | None = field(default=None, repr=False)
+    targets: Set[ClientId] | None = field(default=None, repr=False)
+
+    def wanted(self, rounds: Iterable[SeenRound | SeenSum]) -> tuple[ClientId, ...]:
+        """Those whom an attacker is after, among the users of some rounds, each once."""
+        everybody = dict.fromkeys(client for seen in rounds for client in seen.clients)
+        if self.targets is None:
+            return tuple(everybody)
+        return tuple(client for client in everybody if client in self.targets)
 
     def uploads(self, number: int) -> SeenRound:
         """One round of a server that sees every upload."""
         seen = self.rounds[number]
         if not isinstance(seen, SeenRound):
             raise VeilmapError("this server sees only sums, no single upload")
-        return seen
+        return seen if self.targets is None else seen.only(self.targets)
 
     @property
     def best_map(self) -> RadioMap:

@@ -12,6 +12,7 @@ from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
 from veilmap.layers.known import checked, facts
 from veilmap.layers.layer import Attribute, Layer, Values
+from veilmap.layers.servers import Servers
 from veilmap.radiomap import RadioMap
 
 
@@ -23,6 +24,7 @@ def gain(
     station: Id | None = None,
     azimuth: float | None = None,
     beam_width: float | None = None,
+    grid: Grid | None = None,
 ) -> Layer:
     """Gain from one base station to every cell's centre, in dB.
 
@@ -40,8 +42,11 @@ def gain(
     azimuth, beam_width : float, optional
         Of another antenna than the map's, in degrees: where it looks, clockwise from north, and
         how wide (65 by default).
+    grid : Grid, optional
+        Other cells than the map's, such as larger ones.
     """
-    bs, altitude, grid = place_of(bs_xyz), _checks.number("altitude", altitude), radio_map.grid
+    bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
+    grid = grid or radio_map.grid
     whose, antennas = "the base station", None
     known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
     if station is not None:
@@ -57,7 +62,10 @@ def gain(
         raise VeilmapError("a beam of some width looks somewhere: name its azimuth")
 
     def exact(places: Values) -> Values:
-        return _gain_from(radio_map, 0, bs, station, antennas, places)
+        gains = radio_map.predict(places, bs, station=station)
+        if antennas is None:
+            return gains
+        return gains + antennas.of(np.zeros(len(places), dtype=np.int64), places, bs)
 
     return Layer(
         "gain", exact(centres(grid, altitude)).reshape(grid.shape), "dB",
@@ -66,23 +74,29 @@ def gain(
 
 
 def los_probability(
-    radio_map: RadioMap, bs_xyz: ArrayLike, altitude: float = 1.5, *, station: Id | None = None
+    radio_map: RadioMap,
+    bs_xyz: ArrayLike,
+    altitude: float = 1.5,
+    *,
+    station: Id | None = None,
+    grid: Grid | None = None,
 ) -> Layer:
     """S, from 0 (blocked) to 1 (clear), of the link from one base station to every cell.
 
-    ``station`` is its id, for the metadata: S depends on the place alone.
+    ``station`` is its id, for the metadata: S depends on the place alone. ``grid`` as in `gain`.
     """
     bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
-    places = centres(radio_map.grid, altitude)
+    grid = grid or radio_map.grid
+    places = centres(grid, altitude)
     known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
     whose = "the base station"
     if station is not None:
         known["base_station"] = checked(station, radio_map)
         whose = f"base station {station}"
     return Layer(
-        "los", radio_map.los_weight(places, bs).reshape(radio_map.grid.shape), "1",
-        f"probability of line of sight to {whose}", radio_map.grid, altitude,
-        known, exact=lambda places: radio_map.los_weight(places, bs),
+        "los", radio_map.los_weight(places, bs).reshape(grid.shape), "1",
+        f"probability of line of sight to {whose}", grid, altitude, known,
+        exact=lambda places: radio_map.los_weight(places, bs),
     )  # fmt: skip
 
 
@@ -94,18 +108,19 @@ def best_server(
     ids: Sequence[Id] | None = None,
     azimuths: ArrayLike | None = None,
     beam_widths: ArrayLike | None = None,
+    grid: Grid | None = None,
 ) -> tuple[Layer, Layer]:
     """Which of ``stations``, (B, 3), every place hears best, and with which gain.
 
     Stations count from 0; of equal ones the first is taken. ``ids`` say which they are: each as
     the map knows it, as in `gain`. Else ``azimuths`` and ``beam_widths``, (B,), are those of
     `gain`, NaN where a station is isotropic or its beam 65° wide; without them all are isotropic,
-    whatever the map knows.
+    whatever the map knows. ``grid`` as in `gain`.
     """
     places_of = _checks.points("stations", stations)
     if places_of.ndim != 2 or len(places_of) == 0:
         raise VeilmapError(f"stations must have shape (B, 3), not {places_of.shape}")
-    altitude, grid = _checks.number("altitude", altitude), radio_map.grid
+    altitude, grid = _checks.number("altitude", altitude), grid or radio_map.grid
     antennas = None
     known: dict[str, Attribute] = {"base_stations_m": places_of.ravel().tolist()}
     if ids is not None:
@@ -120,20 +135,18 @@ def best_server(
     elif beam_widths is not None:
         raise VeilmapError("beams of some width look somewhere: name their azimuths")
 
-    def best(places: Values) -> tuple[Values, Values]:
-        return _best(radio_map, places_of, ids, antennas, places)
-
-    server, gains = best(centres(grid, altitude))
+    servers = Servers(radio_map, places_of, ids, antennas)
+    server, gains = servers.best(centres(grid, altitude))
     return (
         Layer(
             "best_server", server.reshape(grid.shape), "1",
             "number of the base station with the highest gain, from 0", grid, altitude, known,
-            categories=True, exact=lambda places: best(places)[0],
+            categories=True, exact=lambda places: servers.best(places)[0],
         ),
         Layer(
             "best_gain", gains.reshape(grid.shape), "dB",
             "gain from the base station with the highest gain", grid, altitude, known,
-            exact=lambda places: best(places)[1],
+            exact=lambda places: servers.best(places)[1],
         ),
     )  # fmt: skip
 
@@ -157,35 +170,3 @@ def place_of(bs_xyz: ArrayLike) -> NDArray[np.float64]:
 def centres(grid: Grid, altitude: float) -> NDArray[np.float64]:
     """Every cell's centre, ``altitude`` metres above ground, (M, 3)."""
     return np.column_stack([grid.centres, np.full(grid.cells, altitude)])
-
-
-def _gain_from(
-    radio_map: RadioMap,
-    number: int,
-    bs: Values,
-    station: Id | None,
-    antennas: Antennas | None,
-    places: Values,
-) -> Values:
-    """Gain at each place from a station; ``antennas`` know stations by their numbers."""
-    gains = radio_map.predict(places, bs, station=station)
-    if antennas is None:
-        return gains
-    return gains + antennas.of(np.full(len(places), number), places, bs)
-
-
-def _best(
-    radio_map: RadioMap,
-    stations: Values,
-    ids: Sequence[Id] | None,
-    antennas: Antennas | None,
-    places: Values,
-) -> tuple[Values, Values]:
-    """The best station's number and gain at each place, one station in memory at a time."""
-    server, best = np.zeros(len(places)), np.full(len(places), -np.inf)
-    for number, bs in enumerate(stations):
-        station = None if ids is None else ids[number]
-        found = _gain_from(radio_map, number, bs, station, antennas, places)
-        better = found > best
-        server[better], best[better] = number, found[better]
-    return server, best

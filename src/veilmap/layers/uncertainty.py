@@ -58,19 +58,21 @@ def spread(
     altitude: float = 1.5,
     *,
     station: Id | None = None,
+    grid: Grid | None = None,
 ) -> Layer:
     """Standard deviation of the gain in dB over several maps of the same grid.
 
     The maps are replicas (`bootstrap`), or those of late rounds of one training. ``station`` is
-    the base station's id: then offsets and fields that the maps have for it disagree too.
+    the base station's id: then offsets and fields that the maps have for it disagree too. ``grid``
+    are other cells than the maps', such as larger ones.
     """
     if len(radio_maps) < 2:
         raise VeilmapError(f"a spread needs at least two maps, not {len(radio_maps)}")
-    grid = radio_maps[0].grid
     for number, radio_map in enumerate(radio_maps):
-        if radio_map.grid != grid:
+        if radio_map.grid != radio_maps[0].grid:
             raise VeilmapError(f"map {number} has another grid than map 0; maps must share one")
     bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
+    grid = grid or radio_maps[0].grid
 
     known: dict[str, Attribute] = {"base_station_m": bs.tolist(), "replicas": len(radio_maps)}
     if station is not None:

@@ -3,25 +3,35 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
+from veilmap._kernels import few_cells
 from veilmap._theta import at_100_m
-from veilmap._threads import even_parts, run_parts
+from veilmap._threads import even_parts, run_all, run_parts
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
 from veilmap.mechanisms.base import Answer, Contribution, Mechanism, norms_of
 from veilmap.mechanisms.guarantees import PrivateSums
-from veilmap.mechanisms.lattice import discrete_gaussian
+from veilmap.mechanisms.lattice import DiscreteGaussian, discrete_gaussian
+from veilmap.mechanisms.sums import Group, RunningSum, Summand, lanes_of
 from veilmap.noise import Draw
 
 # A sum of discrete Gaussians is not quite one. Kairouz, Liu and Steinke (ICML 2021, Theorem 1)
-# bound what that adds to 1/z by τ√d, τ = 10 Σ_k exp(−2π²σ² k/(k + 1)) ≤ 10 n exp(−π²σ²). With
-# σ ≥ 3 on the lattice it is below this share of 1/z for any n and d that fit a computer.
-_LEAST_DEVIATION = 3.0
-_UNEVEN = 1e-9
+# bound what that adds to 1/z by τ√d, τ = 10 Σ_k exp(−2π²σ² k/(k + 1)) ≤ 10 n exp(−π²σ²). This
+# share of 1/z is charged for it, which σ ≥ 2.1 on the lattice keeps to for n√d z up to 7·10¹⁰.
+LEAST_DEVIATION = 2.1
+_UNEVEN = 1e-7
+
+# Rounding at random lengthens a vector. This share of its squared length it may add.
+ROOM = 1 / 8
+
+# Until `fitted` chooses: levels and bits that suit few users.
+_LEVELS, _BITS = 1024, 32
+_PARAMETER_BYTES = 4  # of each number that is no cell's: they are few, and all users' agree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +62,11 @@ class AggregateGaussian(Mechanism):
         Bound of θ's gradient, in dB² per dB at 100 m.
     theta_share : float
         Share of C that θ's gradient may take.
-    levels : int
-        C in units of the lattice.
+    levels : int, optional
+        C in units of the lattice. By default `train` takes as many as fit the bits.
+    bits : int, optional
+        Of each cell of an upload: sums count modulo 2^bits. By default the least number of
+        whole bytes with which `train` expects no sum to wrap around.
     """
 
     epsilon: float = 8.0
@@ -64,7 +77,8 @@ class AggregateGaussian(Mechanism):
     contribute: float = 1.0
     theta_clip: float = 3.0
     theta_share: float = 0.2
-    levels: int = 1024
+    levels: int | None = None
+    bits: int | None = None
 
     name = "aggregate"
     needs_sums = True
@@ -74,7 +88,12 @@ class AggregateGaussian(Mechanism):
         super().__post_init__()
         for name in ("epsilon", "delta", "theta_clip"):
             object.__setattr__(self, name, _checks.number(name, getattr(self, name), above=0))
-        object.__setattr__(self, "levels", _checks.whole("levels", self.levels, least=1))
+        for name, most in (("levels", None), ("bits", 32)):
+            if getattr(self, name) is not None:
+                whole = _checks.whole(name, getattr(self, name), least=1)
+                if most is not None and whole > most:
+                    raise VeilmapError(f"{name} must be at most {most}, not {whole}")
+                object.__setattr__(self, name, whole)
         if self.delta >= 1:
             raise VeilmapError(f"delta is a small probability, not {self.delta:g}")
         for name, low in (("dropout", 0), ("theta_share", 0), ("contribute", None)):
@@ -95,10 +114,11 @@ class AggregateGaussian(Mechanism):
     @property
     def guarantee(self) -> PrivateSums:
         """ρ-zCDP of every opened sum, ρ = 1/(2z²)."""
-        return PrivateSums(0.5 * ((1 + _UNEVEN) / self._z) ** 2, self.contribute)
+        return PrivateSums(0.5 * ((1 + _UNEVEN) / self.noise_on_sum) ** 2, self.contribute)
 
     @property
-    def _z(self) -> float:
+    def noise_on_sum(self) -> float:
+        """z, once it is fixed."""
         if self.noise_multiplier is None:
             raise VeilmapError(
                 "the noise of AggregateGaussian is not fixed yet: train does it,"
@@ -114,48 +134,98 @@ class AggregateGaussian(Mechanism):
         """No bound: single answers are not seen."""
         return math.inf
 
-    def sensitivity(self, dimensions: int) -> float:
-        """Δ: bound of a contribution's norm on the lattice. Rounding may add ¼ per entry."""
-        return math.sqrt(self.levels**2 + dimensions / 4)
+    @property
+    def steps(self) -> int:
+        """C in units of the lattice."""
+        return self.levels or _LEVELS
 
-    def share_deviation(self, dimensions: int, cohort: int) -> float:
+    def sensitivity(self, cells: int, parameters: int) -> float:
+        """Δ: bound of a contribution's norm on the lattice."""
+        return math.sqrt(
+            self._limit(self._heights_share, cells) + self._limit(self.theta_share, parameters)
+        )
+
+    def share_deviation(self, cells: int, parameters: int, cohort: int) -> float:
         """σ of one client's noise on the lattice, rounded up to three digits.
 
         n shares of σ²: together at least (zΔ)² as long as n answers are in the sum.
         """
-        exact = self._z * self.sensitivity(dimensions) / math.sqrt(self.least_answers(cohort))
+        bound = self.noise_on_sum * self.sensitivity(cells, parameters)
+        exact = bound / math.sqrt(self.least_answers(cohort))
         digit = 10.0 ** (math.floor(math.log10(exact)) - 2)
         rounded = math.ceil(exact / digit) * digit
-        if rounded < _LEAST_DEVIATION:
+        tau = 10 * cohort * math.exp(-((math.pi * rounded) ** 2))
+        uneven = tau * math.sqrt(cells + parameters) * self.noise_on_sum  # as a share of 1/z
+        if rounded < LEAST_DEVIATION or uneven > _UNEVEN:
             raise VeilmapError(
                 f"each client's noise would be {rounded:.2g} steps of the lattice, too coarse to"
-                f" be proven: take more than {self.levels} levels"
+                f" be proven: take more than {self.steps} levels"
             )
         return rounded
+
+    def summand(self, cells: int, parameters: int) -> Summand:
+        """Clipped gradients of h on the lattice."""
+        share = self._heights_share
+        return Summand(share * self.clip, self.steps / self.clip, self._limit(share, cells))
+
+    def coins(self, draws: Sequence[Draw]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+        """Seeds of the users' roundings, and their secret coins."""
+        seeds = np.array([draw.words(1, "rounding")[0] for draw in draws], dtype=np.uint64)
+        if self.contribute == 1:
+            return seeds, np.ones(len(draws), dtype=np.bool_)
+        heads = np.array([int(draw.words(1, "coin")[0]) for draw in draws], dtype=np.float64)
+        return seeds, heads < self.contribute * 2.0**64
 
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """Whole numbers: clipped gradients on the lattice plus noise shares."""
         users, cells = raw.heights.shape
-        norms = norms_of(raw.heights)
-        vectors = self._clipped(raw, norms) * (self.levels / self.clip)
-        if not np.isfinite(vectors).all():
+        norms, heights = norms_of(raw.heights), np.ascontiguousarray(raw.heights)
+        if not np.isfinite(norms).all():
             raise VeilmapError("a gradient has an entry that is not finite")
-        size = vectors.shape[1]
-        deviation = self.share_deviation(size, cohort)
-        sampler = discrete_gaussian(deviation)
-        sent = np.empty(vectors.shape, dtype=np.int64)
+        seeds, takes_part = self.coins(draws)
+        theta = self._theta_on_lattice(raw, seeds)
+        sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
+        sent = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
 
         def part(start: int, stop: int) -> None:
+            few_cells.rows_on_lattice(
+                start, stop, heights, norms, how.clip, how.scale, how.limit, seeds, sent
+            )
+            sent[start:stop, cells:] = theta[start:stop]
+            sent[start:stop] *= takes_part[start:stop, None]
             for i in range(start, stop):
-                sent[i] = self._on_lattice(vectors[i]) if self._takes_part(draws[i]) else 0
-                sent[i] += sampler.sample(size, draws[i])
+                sampler.add_to(sent[i], draws[i])
 
         run_parts(part, even_parts(users))
-        energy = cells * (deviation * self.clip / self.levels) ** 2
         return Answer(
-            sent[:, :cells], norms, np.full(users, energy),
+            sent[:, :cells], norms, np.full(users, self._energy(cells, sampler)),
             sent[:, cells:], np.ones(users, dtype=np.int64),
         )  # fmt: skip
+
+    def add_rest(
+        self, raw: Contribution, draws: Sequence[Draw], group: Group, total: RunningSum
+    ) -> NDArray[np.float64]:
+        """Add ∂F_i/∂θ on the lattice, and everybody's share of noise."""
+        seeds, takes_part = self.coins(draws)
+        theta = self._theta_on_lattice(raw, seeds) * takes_part[:, None]
+        total.add_theta(theta, group.tiles)
+        np.add.at(total.weights, group.tiles, 1)
+        samplers = {
+            tile: self._sampler(int(total.cells[tile]), theta.shape[1], int(group.cohorts[tile]))
+            for tile in np.unique(group.tiles).tolist()
+        }
+        tiles = group.tiles.tolist()
+
+        def part(lane: int, start: int, stop: int) -> None:
+            for i in range(start, stop):
+                samplers[tiles[i]].add_to(total.of_tile(lane, tiles[i]), draws[i])
+
+        run_all([partial(part, *lane) for lane in lanes_of(len(draws))])
+        return np.array([self._energy(int(total.cells[tile]), samplers[tile]) for tile in tiles])
+
+    def upload_bytes(self, cells: int, parameters: int) -> int:
+        """Whole numbers modulo 2^bits for the cells, a few longer ones for the rest."""
+        return math.ceil(cells * (self.bits or _BITS) / 8) + _PARAMETER_BYTES * (parameters + 1)
 
     def read(
         self,
@@ -165,36 +235,45 @@ class AggregateGaussian(Mechanism):
         laws: int = 2,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean gradients from the opened sum."""
-        unit = self.clip / self.levels / (max(weight, 1) * self.contribute)
+        half = 2.0 ** ((self.bits or _BITS) - 1)
+        centred = (heights + half) % (2 * half) - half
+        unit = self.clip / self.steps / (max(weight, 1) * self.contribute)
         axes = at_100_m(laws, len(propagation) - 2 * laws)
         theta: NDArray = np.linalg.solve(axes, propagation * unit / self._theta_scale)
-        return heights * unit, theta
+        return centred * unit, theta
+
+    @property
+    def _heights_share(self) -> float:
+        return math.sqrt(1 - self.theta_share**2)
 
     @property
     def _theta_scale(self) -> float:
         """From θ's gradient to its part of the contribution."""
         return max(self.theta_share, 1e-12) * self.clip / self.theta_clip
 
-    def _clipped(self, raw: Contribution, norms: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Contributions (h, θ) of norm at most C, (N, M + P)."""
-        for_heights = math.sqrt(1 - self.theta_share**2) * self.clip
-        heights = raw.heights * (for_heights / np.maximum(norms, for_heights))[:, None]
+    def _limit(self, share: float, entries: int) -> float:
+        """Bound of a squared norm on the lattice. Rounding adds ¼ per entry at most, on average."""
+        squares = (share * self.steps) ** 2
+        return squares + min(entries / 4, ROOM * squares)
+
+    def _sampler(self, cells: int, parameters: int, cohort: int) -> DiscreteGaussian:
+        return discrete_gaussian(self.share_deviation(cells, parameters, cohort))
+
+    def _energy(self, cells: int, sampler: DiscreteGaussian) -> float:
+        """Σσ² of one user's share."""
+        return cells * (sampler.deviation * self.clip / self.steps) ** 2
+
+    def _theta_on_lattice(self, raw: Contribution, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """∂F_i/∂θ clipped and rounded, (N, P)."""
         axes = at_100_m(raw.laws, raw.propagation.shape[1] - 2 * raw.laws)
-        theta = raw.propagation @ axes.T
-        theta *= (self.theta_clip / np.maximum(norms_of(theta), self.theta_clip))[:, None]
-        return np.hstack([heights, theta * self._theta_scale])
-
-    def _on_lattice(self, vector: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Nearest whole numbers, or, should they be too long together, those towards zero."""
-        nearest = np.rint(vector).astype(np.int64)
-        if nearest @ nearest <= self.levels**2 + len(vector) / 4:
-            return nearest
-        shorter = np.trunc(vector).astype(np.int64)
-        # Clipping leaves the norm within rounding errors of C; a whole step less is certain.
-        return shorter if shorter @ shorter <= self.levels**2 + len(vector) / 4 else shorter * 0
-
-    def _takes_part(self, draw: Draw) -> bool:
-        """The user's secret coin."""
-        if self.contribute == 1:
-            return True
-        return int(draw.words(1, "coin")[0]) < self.contribute * 2.0**64
+        theta = np.ascontiguousarray(raw.propagation @ axes.T)
+        norms = norms_of(theta)
+        if not np.isfinite(norms).all():
+            raise VeilmapError("a gradient has an entry that is not finite")
+        result = np.empty(theta.shape, dtype=np.int64)
+        few_cells.rows_on_lattice(
+            0, len(theta), theta, norms, self.theta_clip,
+            self._theta_scale * self.steps / self.clip,
+            self._limit(self.theta_share, theta.shape[1]), ~seeds, result,
+        )  # fmt: skip
+        return result

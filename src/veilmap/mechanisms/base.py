@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
-from veilmap._kernels import sampling
+from veilmap._kernels import rows
 from veilmap._threads import even_parts, run_parts
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
 from veilmap.mechanisms.guarantees import Guarantee
+from veilmap.mechanisms.sums import Group, RunningSum, Summand
 from veilmap.noise import Draw
 
 # A user whose gradient vanishes still sends noise, as if its norm were this share of the
@@ -111,6 +112,30 @@ class Mechanism(ABC):
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """What users send in a round to which ``cohort`` users were asked; a `Draw` each."""
 
+    def summand(self, cells: int, parameters: int) -> Summand | None:
+        """How gradients of h of so many cells are added up without an upload of each user.
+
+        None where each upload is needed; else `coins` and `add_rest` do the rest.
+        """
+        return None
+
+    def coins(self, draws: Sequence[Draw]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+        """Seeds of the users' roundings, and who takes part."""
+        return np.zeros(len(draws), dtype=np.uint64), np.ones(len(draws), dtype=np.bool_)
+
+    def add_rest(
+        self, raw: Contribution, draws: Sequence[Draw], group: Group, total: RunningSum
+    ) -> NDArray[np.float64]:
+        """Add what is sent beside gradients of h, and noise; its energy Σσ², (N,).
+
+        ``raw.heights`` is empty: it was added already.
+        """
+        raise NotImplementedError
+
+    def upload_bytes(self, cells: int, parameters: int) -> int:
+        """What a user sends in a round: 64-bit floats and a weight."""
+        return 8 * (cells + parameters + 1)
+
     def read(
         self,
         heights: NDArray[np.float64],
@@ -149,8 +174,7 @@ class UploadNoise(Mechanism):
 
     def variances(self, gradient: ArrayLike, grid: Grid, user_xy: ArrayLike) -> NDArray[np.float64]:
         """σ² of every cell for clipped gradients: (M,) with one position, or (N, M) with (N, 2)."""
-        gradients, places = _checked(gradient, grid, user_xy)
-        norms = norms_of(gradients)
+        gradients, norms, places = _checked(gradient, grid, user_xy)
         if (norms > self.clip * (1 + 1e-9)).any():
             raise VeilmapError(f"clip the gradient to {self.clip:g} before asking for its noise")
         result = self._by_layers(gradients, self._energies(norms), grid, places)
@@ -160,9 +184,13 @@ class UploadNoise(Mechanism):
         self, gradients: ArrayLike, grid: Grid, user_xy: ArrayLike, draws: Sequence[Draw]
     ) -> Protected:
         """Clip the gradients (N, M) of users at (N, 2) and add noise; one `Draw` per user."""
-        raw, places = _checked(gradients, grid, user_xy)
-        norms = norms_of(raw)
-        uploads = raw * (self.clip / np.maximum(norms, self.clip))[:, None]
+        raw, norms, places = _checked(gradients, grid, user_xy)
+        uploads, factors = np.empty_like(raw), self.clip / np.maximum(norms, self.clip)
+
+        def clip(start: int, stop: int) -> None:
+            np.multiply(raw[start:stop], factors[start:stop, None], out=uploads[start:stop])
+
+        run_parts(clip, even_parts(len(raw)))
         energies = self._energies(np.minimum(norms, self.clip))
         noise_energy = self._add_noise(uploads, energies, grid, places, draws)
         return Protected(uploads, norms, noise_energy)
@@ -185,7 +213,7 @@ class UploadNoise(Mechanism):
 
         def part(start: int, stop: int) -> None:
             for i in range(start, stop):
-                sampling.add_scaled(uploads[i], variances[i], draws[i].normals(uploads.shape[1]))
+                draws[i].add_noise(uploads[i], variances[i])
 
         run_parts(part, even_parts(len(uploads)))
         return variances.sum(axis=1)
@@ -226,25 +254,27 @@ class BudgetedNoise(UploadNoise):
         return 10 * self.clip * (1 + self.noise_budget) ** 0.5
 
 
-def norms_of(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def norms_of(gradients: NDArray[np.float64]) -> NDArray[np.float64]:
     """‖row‖ of each row, to the same bits alone or among others."""
-    # NumPy adds up a single long row in pieces of its buffer, several rows one by one in whole:
-    # a single row is taken twice, so that one user sends what it would send among many.
-    several = rows if len(rows) != 1 else np.repeat(rows, 2, axis=0)
-    return np.sqrt(np.einsum("im,im->i", several, several))[: len(rows)]
+    result = np.empty(len(gradients))
+    dense = np.ascontiguousarray(gradients)
+    run_parts(lambda start, stop: rows.lengths(start, stop, dense, result), even_parts(len(dense)))
+    return result
 
 
 def _checked(
     gradients: ArrayLike, grid: Grid, user_xy: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    rows = np.atleast_2d(_checks.floats("gradient", gradients))
-    if rows.ndim != 2 or rows.shape[1] == 0 or rows.shape[1] % grid.cells:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Gradients (N, M), their norms (N,) and positions (N, 2)."""
+    dense = np.ascontiguousarray(np.atleast_2d(_checks.floats("gradient", gradients)))
+    if dense.ndim != 2 or dense.shape[1] == 0 or dense.shape[1] % grid.cells:
         raise VeilmapError(
             f"a gradient needs {grid.cells} entries, not shape {np.shape(gradients)}"
         )
-    if not np.isfinite(rows).all():
+    norms = norms_of(dense)
+    if not np.isfinite(norms).all():
         raise VeilmapError("a gradient has an entry that is not finite")
     places = np.atleast_2d(_checks.points("user_xy", user_xy, columns=2))
-    if len(places) != len(rows):
-        raise VeilmapError(f"{len(rows)} gradients need as many positions, not {len(places)}")
-    return np.ascontiguousarray(rows), places
+    if len(places) != len(dense):
+        raise VeilmapError(f"{len(dense)} gradients need as many positions, not {len(places)}")
+    return dense, norms, places

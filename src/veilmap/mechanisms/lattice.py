@@ -42,19 +42,24 @@ class DiscreteGaussian:
 
     def sample(self, count: int, draw: Draw) -> NDArray[np.int64]:
         """Independent numbers."""
-        out = np.empty(count, dtype=np.int64)
+        out = np.zeros(count, dtype=np.int64)
+        self.add_to(out, draw)
+        return out
+
+    def add_to(self, total: NDArray[np.int64], draw: Draw) -> None:
+        """Add independent numbers to those in ``total``."""
+        count = len(total)
         words = draw.words(count + _SPARE, "noise")
         first = -(len(self._high) // 2)
-        used = sampling.from_table(
+        used = sampling.add_from_table(
             words[:count], words[count:], self._high, self._low, self._guide,
-            np.uint64(64 - _GUIDE_BITS), first, out,
+            np.uint64(64 - _GUIDE_BITS), first, total,
         )  # fmt: skip
         if used > _SPARE:
             raise RuntimeError("the random source repeats itself")
-        return out
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def discrete_gaussian(deviation: float) -> DiscreteGaussian:
     """The sampler for σ = ``deviation``, with its table."""
     if not 0 < deviation <= _LARGEST:

@@ -39,4 +39,4 @@ class UniformNoise(BudgetedNoise):
         user_xy: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         each = self.noise_budget * energies / grid.cells
-        return np.repeat(each[:, None], grid.cells, axis=1)
+        return np.broadcast_to(each[:, None], gradients.shape)

@@ -12,6 +12,7 @@ from veilmap.errors import VeilmapError
 from veilmap.exposing import SENT, Exposure, Knobs, Scheme, Witness
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
+from veilmap.geometry import Grid
 from veilmap.pictures import MapPanel, Maps
 from veilmap.reports.audits import metres
 from veilmap.reports.subjects import Subject
@@ -19,6 +20,14 @@ from veilmap.reports.subjects import Subject
 _COLUMNS = 2
 _SCALE = "√|gradient| or √σ (dB per √m)"
 _PLAIN = Knobs()
+
+# Templates of 10,000 places on more cells than this take gigabytes.
+_MOST_CELLS = 100_000
+
+
+def comparable(grid: Grid) -> bool:
+    """Whether a map is small enough for attacks that remember what every place would send."""
+    return grid.cells <= _MOST_CELLS
 
 
 def typical_user(subject: Subject, audit: Audit | None) -> ClientId:
@@ -64,7 +73,11 @@ def section(subject: Subject, user: ClientId, level: int) -> list[Html]:
             parts.append(_html.paragraph(f"Only what was sent is shown: {left_out}."))
         picture = _picture(exposure, transcript, knobs)
         parts.append(_html.picture(plots.png(plots.draw(picture)), picture.caption))
-        parts.append(_table(exposure, knobs))
+        if any(scheme.estimates for scheme in exposure.schemes.values()):
+            parts.append(_table(exposure, knobs))
+        if exposure.pending:
+            names = ", ".join(exposure.pending)
+            parts.append(_html.paragraph(f"The map is too large to try {names} on it here."))
     return parts
 
 
@@ -72,15 +85,20 @@ def _looked_at(
     witness: Witness, transcript: Transcript, user: ClientId, number: int, knobs: Knobs
 ) -> tuple[Exposure, str]:
     """The exposure, and why it lacks what might have been sent, if it does."""
-    witness.prepare(number)
+    _prepare(witness, number)
     if transcript.server_sees == "uploads":
         return witness.upload(user, number, knobs), ""
     try:
         return witness.sum(user, number, knobs), ""
     except VeilmapError as error:  # too many users to add up here
         received = Witness(transcript)
-        received.prepare(number)
+        _prepare(received, number)
         return received.sum(user, number, knobs), str(error)
+
+
+def _prepare(witness: Witness, number: int) -> None:
+    if comparable(witness.transcript.grid):
+        witness.prepare(number)
 
 
 def _explained(transcript: Transcript, knobs: Knobs, *, known: bool) -> str:

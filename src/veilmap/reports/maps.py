@@ -30,9 +30,12 @@ def true_gain(scene: Scene, bs: NDArray[np.float64]) -> NDArray[np.float64]:
     return outdoors(scene, values.reshape(scene.grid.shape))
 
 
-def outdoors(scene: Scene, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values over a city's ground without those inside buildings."""
-    return np.where(scene.heights == 0, values, _INDOORS)
+def outdoors(
+    scene: Scene, values: NDArray[np.float64], grid: Grid | None = None
+) -> NDArray[np.float64]:
+    """Values over a city's ground, on its own or another grid, without those inside buildings."""
+    heights = scene.heights if grid is None or grid == scene.grid else scene.heights_on(grid)
+    return np.where(heights == 0, values, _INDOORS)
 
 
 def section(subject: Subject) -> list[Html]:

@@ -19,6 +19,11 @@ _LIMITS = (
     " or more rounds, could find more."
 )
 
+_TOO_LARGE = (
+    "The map has too many cells to attack it for a report; `veilmap audit` takes the time that it"
+    " needs."
+)
+
 
 def write_page(
     subjects: Sequence[Subject],
@@ -42,7 +47,7 @@ def write_page(
     say = on_step or (lambda step: None)
     found: dict[str, Audit] = {}
     for subject in subjects:
-        if subject.auditable:
+        if subject.auditable and exposures.comparable(subject.run.radio_map.grid):
             say(f"attacking {subject.name}")
             assert subject.data is not None
             found[subject.name] = auditing.audit(subject.run, subject.data, test=subject.test)
@@ -97,7 +102,7 @@ def _about(subject: Subject, audit: Audit | None, user: ClientId | None, level: 
     parts.append(_html.heading("What attackers find: the audit", level))
     if audit is None:
         why = f"The measurements are not at hand, so nothing can be scored: {subject.missing}."
-        return [*parts, _html.paragraph(why)]
+        return [*parts, _html.paragraph(_TOO_LARGE if subject.auditable else why)]
     return parts + _audit(subject, audit, user)
 
 
@@ -153,10 +158,12 @@ def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[H
                 audits.tradeoff_rows(named),
             ),
         ]
-    if missing:
-        parts.append(
-            _html.paragraph(
-                f"Not compared, for want of kept uploads or measurements: {', '.join(missing)}."
-            )
-        )
+    large = [subject.name for subject in subjects if subject.auditable and subject.name in missing]
+    wanting = [name for name in missing if name not in large]
+    for why, names in (
+        ("for want of kept uploads or measurements", wanting),
+        ("because their maps have too many cells to attack them here", large),
+    ):
+        if names:
+            parts.append(_html.paragraph(f"Not compared, {why}: {', '.join(names)}."))
     return parts

@@ -6,8 +6,9 @@ from numpy.typing import ArrayLike, NDArray
 from veilmap import _checks
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid, paired
+from veilmap.gradients import gradients_of
 from veilmap.links import Links
-from veilmap.radiomap import RadioMap, gradients_of
+from veilmap.radiomap import RadioMap
 
 # One step of a ray in rows and columns: the eight directions of a compass.
 _COMPASS = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row or column]

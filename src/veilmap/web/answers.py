@@ -97,6 +97,7 @@ class HistoryRow:
     late: int
     refused: int
     opened: int
+    upload_bytes: int
     notes: str
     seconds: float
 
@@ -207,6 +208,8 @@ class LayerHeader:
     categories: bool
     low: float
     high: float
+    grid: GridInfo
+    how: str
     notes: list[str]
 
 
@@ -248,6 +251,8 @@ class SeenHeader:
     norm: float | None
     schemes: list[Scheme]
     pending: list[str]
+    grid: GridInfo
+    how: str
     notes: list[str]
 
 

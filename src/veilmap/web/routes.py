@@ -16,6 +16,7 @@ from veilmap import __version__, exporting
 from veilmap.errors import VeilmapError
 from veilmap.exposing import Knobs
 from veilmap.remaking import model_options
+from veilmap.reports.exposures import comparable
 from veilmap.sources import Source
 from veilmap.web import answers, events, views
 from veilmap.web.commands import Plan
@@ -87,7 +88,8 @@ async def run_events(request: Request, desk: TheDesk, run: RunId) -> StreamingRe
 def run_buildings(opened: TheRun) -> answers.Buildings:
     """Footprints to draw the map on."""
     rings = [building.footprint.exterior.coords for building in opened.buildings]
-    return answers.Buildings([[(x, y) for x, y, *_ in ring] for ring in rings])
+    # To the centimetre: a city has many corners.
+    return answers.Buildings([[(round(x, 2), round(y, 2)) for x, y, *_ in ring] for ring in rings])
 
 
 def _wish(
@@ -108,15 +110,15 @@ AWish = Annotated[views.Wish, Depends(_wish)]
 
 @looking.get("/runs/{run}/layer", response_class=Response, responses=_PACK)
 def run_layer(opened: TheRun, wish: AWish) -> Response:
-    """A layer over the map's cells."""
-    body = views.layer_answer(views.layer(opened, wish))
+    """A layer over the map's cells, or over larger ones where it has very many."""
+    body = views.layer_answer(opened, views.layer(opened, wish))
     return Response(body, media_type="application/octet-stream")
 
 
 @looking.get("/runs/{run}/layer.tif", response_class=FileResponse, responses=_GEOTIFF)
 def run_geotiff(run: RunId, opened: TheRun, wish: AWish) -> FileResponse:
-    """The same layer for other tools."""
-    made = views.layer(opened, wish)
+    """The same layer for other tools, in all of the map's cells."""
+    made = views.layer(opened, wish, whole=True)
     with tempfile.NamedTemporaryFile(suffix=".tif", delete=False) as file:
         path = Path(file.name)
     try:
@@ -154,7 +156,8 @@ def run_seen(
     """What the server receives of one user in one round, and where attacks look."""
     number = round_number - 1
     body = views.seen(opened, user, number, knobs, summed=summed)
-    request.app.state.preparing.begin(opened.witness(), number)
+    if comparable(opened.radio_map().grid):
+        request.app.state.preparing.begin(opened.witness(), number)
     return Response(body, media_type="application/octet-stream")
 
 

@@ -153,7 +153,7 @@ def _demo() -> Plan:
     """The run that is shown where there is none: the paper's strongest setting."""
     return Plan(
         Source(None, None, city=0, users=100, cell_size=3.0),
-        "aligned", {"noise_budget": 50.0, "tradeoff": 1.0}, rounds=100, seed=0,
+        "aligned", {"noise_budget": 50.0, "tradeoff": 1.0}, rounds=200, seed=0,
     )  # fmt: skip
 
 

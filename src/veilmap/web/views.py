@@ -10,18 +10,22 @@ import numpy as np
 from veilmap import layers, remaking
 from veilmap.auditing import promise_of
 from veilmap.errors import VeilmapError
-from veilmap.exposing import SENT, Exposure, Knobs
+from veilmap.exposing import SENT, Exposure, Knobs, Witness
 from veilmap.federation.history import HistoryRow, last_mae
+from veilmap.federation.messages import ClientId
+from veilmap.geometry import Grid
 from veilmap.layers import Layer
 from veilmap.layers.predictions import centres
 from veilmap.mechanisms import from_description
 from veilmap.radiomap import RadioMap
 from veilmap.reports import label_of
+from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
 from veilmap.scene import Scene
 from veilmap.web import answers
 from veilmap.web.answers import known
 from veilmap.web.opened import OpenRun
+from veilmap.web.shown import HIGHEST, MIDDLE, STRONGEST, Shown
 
 NO_TRANSCRIPT = "this run has no transcript: train with --keep-uploads to see attacks"
 
@@ -97,17 +101,12 @@ def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
     """All that the page must know to show a run."""
     if head.state == "unreadable":
         raise VeilmapError(head.problem or "this run cannot be read")
-    grid = run.radio_map().grid
-    rows, columns = grid.shape
-    west, east, south, north = grid.extent
     places, ids = run.stations
     config, played = run.config, run.history()
     epsilon = played[-1].epsilon if played else math.nan
     return answers.RunDetail(
         **asdict(head),
-        grid=answers.GridInfo(
-            rows, columns, grid.cell_size, west, east, south, north, grid.crs
-        ),
+        grid=_grid_info(run.radio_map().grid),
         stations=[answers.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)],
         layers=[_info(run, name) for name in _TITLES],
         mechanism={
@@ -122,6 +121,10 @@ def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
         has_buildings=bool(run.buildings),
         command=remaking.command(config, run.source, run.kept_rounds()),
     )  # fmt: skip
+
+
+def _grid_info(grid: Grid) -> answers.GridInfo:
+    return answers.GridInfo(*grid.shape, grid.cell_size, *grid.extent, grid.crs)
 
 
 def _user_ids(run: OpenRun) -> list[str]:
@@ -178,24 +181,30 @@ def history_rows(rows: list[HistoryRow]) -> list[answers.HistoryRow]:
 # ---- layers
 
 
-def layer(run: OpenRun, wish: Wish) -> Layer:
-    """The layer that was asked for."""
+def layer(run: OpenRun, wish: Wish, *, whole: bool = False) -> Layer:
+    """The layer that was asked for, in the cells that are shown or in all of a ``whole`` map."""
     if wish.layer in _PER_STATION and (wish.place is None) == (wish.station is None):
         raise VeilmapError(f"{wish.layer} needs one base station: its id, or x, y and z")
     if wish.layer not in _PER_STATION:
         wish = replace(wish, place=None, station=None)
     if wish.of != "learned" and (run.scene is None or wish.layer not in _COMPARABLE):
         raise VeilmapError(f"nobody knows the true {_TITLES[wish.layer].lower()} of this run")
+    if whole and Shown(run.radio_map().grid).times > 1:
+        # Too large to keep, and nobody else should wait for it.
+        return _made(run, run.radio_map(), wish, None)
     replicas = len(run.replica_files()) if wish.layer == "uncertainty" else 0
-    return run.layer((wish, replicas), lambda radio_map: _made(run, radio_map, wish))
+    return run.layer(
+        (wish, replicas), lambda radio_map: _made(run, radio_map, wish, Shown(radio_map.grid))
+    )
 
 
-def _made(run: OpenRun, radio_map: RadioMap, wish: Wish) -> Layer:
-    learned = _learned(run, radio_map, wish)
+def _made(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
+    """A layer in the cells that are shown, or without those in the map's own."""
+    learned = _learned(run, radio_map, wish, shown)
     if wish.of == "learned":
         return learned
     assert run.scene is not None  # asked for above
-    true = _true_values(run.scene, radio_map, wish, _place(run, wish))
+    true = _true_values(run.scene, wish, _place(run, wish), learned.grid, shown)
     if wish.of == "true":
         return replace(learned, values=true, long_name=f"true {learned.long_name}", exact=None)
     return replace(
@@ -204,21 +213,25 @@ def _made(run: OpenRun, radio_map: RadioMap, wish: Wish) -> Layer:
     )  # fmt: skip
 
 
-def _learned(run: OpenRun, radio_map: RadioMap, wish: Wish) -> Layer:
+def _learned(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
+    grid = radio_map.grid if shown is None else shown.grid
     if wish.layer == "heights":
-        return layers.obstacle_heights(radio_map)
+        made = layers.obstacle_heights(radio_map)
+        return made if shown is None else replace(
+            made, values=shown.highest(made.values), grid=grid
+        )  # fmt: skip
     if wish.layer == "best-server":
         places, ids = run.stations
-        return layers.best_server(radio_map, places, wish.altitude, ids=ids)[0]
-    place = _place(run, wish)
+        return layers.best_server(radio_map, places, wish.altitude, ids=ids, grid=grid)[0]
+    place, station = _place(run, wish), wish.station
     if wish.layer == "los":
-        return layers.los_probability(radio_map, place, wish.altitude, station=wish.station)
+        return layers.los_probability(radio_map, place, wish.altitude, station=station, grid=grid)
     if wish.layer == "gain":
-        return layers.gain(radio_map, place, wish.altitude, station=wish.station)
+        return layers.gain(radio_map, place, wish.altitude, station=station, grid=grid)
     why_not = _why_no_uncertainty(run)
     if why_not:
         raise VeilmapError(f"no uncertainty: {why_not}")
-    return layers.spread(run.replicas(), place, wish.altitude, station=wish.station)
+    return layers.spread(run.replicas(), place, wish.altitude, station=station, grid=grid)
 
 
 def _place(run: OpenRun, wish: Wish) -> tuple[float, float, float]:
@@ -232,18 +245,21 @@ def _place(run: OpenRun, wish: Wish) -> tuple[float, float, float]:
 
 
 def _true_values(
-    scene: Scene, radio_map: RadioMap, wish: Wish, place: tuple[float, float, float]
+    scene: Scene,
+    wish: Wish,
+    place: tuple[float, float, float],
+    grid: Grid,
+    shown: Shown | None,
 ) -> np.ndarray:
     """The scene's own values; none inside buildings, where nobody measures."""
-    grid = radio_map.grid
     if wish.layer == "heights":
-        return scene.heights
+        return scene.heights if shown is None else shown.highest(scene.heights)
     quantity: Callable = scene.gain if wish.layer == "gain" else scene.line_of_sight
     values = np.asarray(quantity(centres(grid, wish.altitude), place), dtype=np.float64)
-    return outdoors(scene, values.reshape(grid.shape))
+    return outdoors(scene, values.reshape(grid.shape), grid)
 
 
-def layer_answer(made: Layer) -> bytes:
+def layer_answer(run: OpenRun, made: Layer) -> bytes:
     """A layer as the page reads it."""
     found = made.values[np.isfinite(made.values)]
     low, high = np.percentile(found, _MIDDLE_PERCENT) if found.size else (0.0, 1.0)
@@ -251,9 +267,12 @@ def layer_answer(made: Layer) -> bytes:
         low, high = 0.0, 1.0
     if not low < high:
         low, high = low - 0.5, high + 0.5
+    shown = Shown(run.radio_map().grid)
+    which = HIGHEST if made.name.startswith("heights") else MIDDLE
     header = answers.LayerHeader(
-        made.name, made.long_name, made.unit, made.categories, float(low), float(high), []
-    )
+        made.name, made.long_name, made.unit, made.categories, float(low), float(high),
+        _grid_info(made.grid), shown.how(which), shown.notes(which),
+    )  # fmt: skip
     return answers.packed(header, {"values": made.values})
 
 
@@ -264,11 +283,15 @@ def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) ->
     """One user in one round, counted from 0, as the page reads it."""
     witness = run.witness()
     client = witness.named(user, number)
-    found = (witness.sum if summed else witness.upload)(client, number, knobs)
-    grid = witness.transcript.grid
-    arrays = {name: scheme.received.reshape(grid.shape) for name, scheme in found.schemes.items()}
+    found = (_sum if summed else Witness.upload)(witness, client, number, knobs)
+    shown = Shown(witness.transcript.grid)
+    received = {name: scheme.received for name, scheme in found.schemes.items()}
     if found.deviations is not None:
-        arrays["noise"] = found.deviations.reshape(grid.shape)
+        received["noise"] = found.deviations
+    arrays = {
+        name: shown.strongest(values.reshape(shown.whole.shape))
+        for name, values in received.items()
+    }
     order = [name for name in _SCHEMES if name in found.schemes]
     at = found.position
     header = answers.SeenHeader(
@@ -276,10 +299,22 @@ def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) ->
         None if at is None else answers.Place(float(at[0]), float(at[1])),
         known(found.norm),
         [_scheme(found, name) for name in order],
-        list(found.pending),
-        _notes(run, found),
+        list(found.pending) if comparable(shown.whole) else [],
+        _grid_info(shown.grid),
+        shown.how(STRONGEST),
+        _notes(run, found) + shown.notes(STRONGEST),
     )  # fmt: skip
     return answers.packed(header, arrays)
+
+
+def _sum(witness: Witness, client: ClientId, number: int, knobs: Knobs) -> Exposure:
+    """A sum over a round's users; of very many only the one that the server has seen."""
+    try:
+        return witness.sum(client, number, knobs)
+    except VeilmapError:
+        if witness.data is None or witness.transcript.server_sees != "sums":
+            raise
+        return Witness(witness.transcript).sum(client, number, knobs)
 
 
 def _scheme(found: Exposure, name: str) -> answers.Scheme:
@@ -292,13 +327,23 @@ def _scheme(found: Exposure, name: str) -> answers.Scheme:
 
 def _notes(run: OpenRun, found: Exposure) -> list[str]:
     notes = []
-    if found.position is None:
+    if found.position is None and run.data is None:
         notes.append(
             "The measurements are not on this host: what would have been sent under other budgets,"
             " and how far attacks are off, is not known here."
+        )
+    elif found.position is None:
+        notes.append(
+            f"A sum over {found.summed:,} users of a map of this size takes too long to try out"
+            " under other budgets: only what was sent is shown."
         )
     if run.config["server_sees"] == "sums" and found.summed is None:
         notes.append("This run's server sees only sums: no single upload reaches it.")
     if not run.finished:
         notes.append("The run goes on: attacks expect gains after its newest map.")
+    if found.pending and not comparable(run.radio_map().grid):
+        notes.append(
+            "The map is too large to compare all places with it here; not tried:"
+            f" {', '.join(found.pending)}."
+        )
     return notes

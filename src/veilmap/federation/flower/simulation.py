@@ -1,6 +1,7 @@
-"""Flower's simulation: every user a node of its own, all on this machine."""
+"""Flower's simulation: every user a node of its own, on this machine or on a Ray cluster."""
 
 import logging
+import socket
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,9 +23,20 @@ from veilmap.mechanisms import Mechanism
 # Simulated nodes fail at once or not at all, and some machines are slow.
 _NO_HURRY = 3600.0
 
+_KNOCKING = 5.0  # seconds
 
-def simulate(training: Training, data: Measurements, mechanism: Mechanism, seed: int | None) -> Run:
-    """Play a training with one simulated node for each user of ``data``."""
+
+def simulate(
+    training: Training,
+    data: Measurements,
+    mechanism: Mechanism,
+    seed: int | None,
+    ray_address: str | None = None,
+) -> Run:
+    """Play a training with one simulated node for each user of ``data``.
+
+    On a cluster users' files are in the folder for temporary files, which its hosts must share.
+    """
     training.check()
     sums = training.server_sees == "sums"
     outcome: list[Run | BaseException] = []
@@ -52,7 +64,10 @@ def simulate(training: Training, data: Measurements, mechanism: Mechanism, seed:
         # the next version).
         logging.getLogger("flwr").setLevel(logging.ERROR)
         with environment(QUIET | {"VEILMAP_THREADS": "1", "OMP_NUM_THREADS": "1"}):
-            run_simulation(server, client_app(own), len(data.users), backend_config=_backend())
+            _check_cluster(ray_address)
+            run_simulation(
+                server, client_app(own), len(data.users), backend_config=_backend(ray_address)
+            )
     if not outcome:
         raise VeilmapError("Flower's simulation ended before its server did")
     if isinstance(outcome[0], BaseException):
@@ -66,12 +81,36 @@ def _deal_out(data: Measurements, folder: Path) -> None:
         data.select(data.user == user).save(folder / f"{number}.parquet")
 
 
-def _backend() -> dict:
-    """Ray on this machine's cores, without its dashboard."""
+def _check_cluster(address: str | None) -> None:
+    """Say in one line that no cluster answers; Flower would say it in a hundred."""
+    if address is None:
+        return
+    import ray
+
+    try:
+        _knock(address)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise VeilmapError(
+            f"no Ray cluster answers at {address!r} ({reason}); start one with `ray start --head`"
+        ) from None
+    ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Fail at once where nobody listens; Ray would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=_KNOCKING).close()
+
+
+def _backend(address: str | None) -> dict:
+    """Ray on this machine's cores without its dashboard, or a cluster that runs already."""
+    here = {"num_cpus": threads(), "include_dashboard": False}
     return {
         "init_args": {
-            "num_cpus": threads(),
-            "include_dashboard": False,
+            **(here if address is None else {"address": address}),
             "log_to_driver": False,
             "logging_level": logging.ERROR,
         },

@@ -9,6 +9,7 @@ import { CHOSEN, STATION } from "./marks.js";
 const USUAL_HEIGHT = 25;
 const MOST_LABELS = 12;
 const MOST_TRIANGLES = 40;
+const MOST_SMALL = 500;
 
 /** The id of one that the reader has placed. */
 export const PLACED = "";
@@ -64,10 +65,11 @@ export function inQuery({ id, x, y, z }) {
  */
 export function stationMarks(stations, chosen) {
   const named = stations.length <= MOST_LABELS;
-  const size = stations.length <= MOST_TRIANGLES ? 5 : 2.5;
+  const grows = stations.length > MOST_SMALL;
+  const size = stations.length <= MOST_TRIANGLES ? 5 : grows ? 1.2 : 2.5;
   const others = stations
     .filter(({ id }) => id !== chosen?.id)
-    .map(({ id, x, y }) => ({ id, x, y, look: STATION, size, ...(named && { label: id }) }));
+    .map(({ id, x, y }) => ({ id, x, y, look: STATION, size, grows, ...(named && { label: id }) }));
   if (!chosen) return others;
   const label = chosen.id === PLACED ? "new" : chosen.id;
   const { id, x, y } = chosen;

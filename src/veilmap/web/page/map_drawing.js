@@ -1,11 +1,11 @@
 /** Draws what belongs on a map, each thing by itself, into a frame of the shared viewport. */
 
-/** @import {Box, Point, Viewport} from "./viewport.js" */
+/** @import {Bounds, Box, Point, Viewport} from "./viewport.js" */
 /** @import {Mark} from "./marks.js" */
 /** @import {Palette} from "./colours.js" */
 /** @import {GridInfo} from "./types.js" */
 
-import { drawShape } from "./marks.js";
+import { drawShape, sizeOf } from "./marks.js";
 import { roundDown, ticks } from "./numbers.js";
 
 /**
@@ -19,6 +19,8 @@ import { roundDown, ticks } from "./numbers.js";
 
 export const FONT = "11px system-ui, sans-serif";
 const TICK = 4;
+/** Pixels a metre below which outlines of houses would hide the map. */
+const FAR = 0.3;
 
 /**
  * Values as an image with one pixel for each cell, north up; no value stays clear.
@@ -52,20 +54,38 @@ export function cellImage(values, { rows, columns }, palette) {
  *
  * @param {Frame} frame
  * @param {HTMLCanvasElement | null} image
+ * @param {Bounds} bounds  of the image: large cells may reach beyond the map
  */
-export function drawCells({ context, viewport, box, ink, ground }, image) {
-  const { west, east, south, north } = viewport.bounds;
-  const from = viewport.toScreen({ x: west, y: north }, box);
-  const to = viewport.toScreen({ x: east, y: south }, box);
-  const [width, height] = [to.x - from.x, to.y - from.y];
+export function drawCells({ context, viewport, box, ink, ground }, image, bounds) {
+  const [x, y, width, height] = rectangle(viewport, box, viewport.bounds);
   context.globalAlpha = 0.06;
   context.fillStyle = ink;
   context.fillRect(box.left, box.top, box.width, box.height);
   context.globalAlpha = 1;
   context.fillStyle = ground;
-  context.fillRect(from.x, from.y, width, height);
+  context.fillRect(x, y, width, height);
+  if (!image) return;
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, height);
+  context.clip();
   context.imageSmoothingEnabled = false;
-  if (image) context.drawImage(image, from.x, from.y, width, height);
+  context.drawImage(image, ...rectangle(viewport, box, bounds));
+  context.restore();
+}
+
+/**
+ * Left, top, width and height on the screen.
+ *
+ * @param {Viewport} viewport
+ * @param {Box} box
+ * @param {Bounds} bounds
+ * @returns {[number, number, number, number]}
+ */
+function rectangle(viewport, box, { west, east, south, north }) {
+  const from = viewport.toScreen({ x: west, y: north }, box);
+  const to = viewport.toScreen({ x: east, y: south }, box);
+  return [from.x, from.y, to.x - from.x, to.y - from.y];
 }
 
 /**
@@ -92,11 +112,14 @@ export function drawFootprints({ context, viewport, box }, path) {
   const onScreen = new Path2D();
   onScreen.addPath(path, new DOMMatrix([scale, 0, 0, -scale, zero.x, zero.y]));
   context.lineJoin = "round";
-  context.strokeStyle = "rgb(255 255 255 / 55%)";
-  context.lineWidth = 2.2;
-  context.stroke(onScreen);
-  context.strokeStyle = "rgb(0 0 0 / 70%)";
-  context.lineWidth = 0.9;
+  const far = scale < FAR;
+  if (!far) {
+    context.strokeStyle = "rgb(255 255 255 / 55%)";
+    context.lineWidth = 2.2;
+    context.stroke(onScreen);
+  }
+  context.strokeStyle = far ? "rgb(0 0 0 / 35%)" : "rgb(0 0 0 / 70%)";
+  context.lineWidth = far ? 0.5 : 0.9;
   context.stroke(onScreen);
 }
 
@@ -106,8 +129,9 @@ export function drawFootprints({ context, viewport, box }, path) {
  */
 export function drawMarks(frame, marks) {
   const { context, viewport, box } = frame;
-  for (const { x, y, look, size = 6, label } of marks) {
-    const at = viewport.toScreen({ x, y }, box);
+  for (const mark of marks) {
+    const { look, label } = mark;
+    const [at, size] = [viewport.toScreen(mark, box), sizeOf(mark, viewport.zoom)];
     drawShape(context, look, at.x, at.y, size);
     if (label) haloText(frame, label, at.x + size + 5, at.y + 4);
   }

@@ -28,10 +28,23 @@ const OUTLINES = {
  * @property {number} y
  * @property {Look} look
  * @property {number} [size]  half its width in pixels
+ * @property {boolean} [grows]  with the zoom: one of very many, which are tiny on the whole map
  * @property {string} [label]
  * @property {string} [id]  for those that can be chosen
  * @property {boolean} [draggable]
  */
+
+const MOST_GROWN = 4;
+
+/**
+ * Half the width of a mark in pixels.
+ *
+ * @param {Mark} mark
+ * @param {number} zoom
+ */
+export function sizeOf({ size = 6, grows = false }, zoom) {
+  return grows ? size * Math.min(MOST_GROWN, Math.max(1, zoom)) : size;
+}
 
 /** @type {Shape[]} */
 const ORDER = ["up", "square", "diamond", "cross", "plus", "down", "star", "hexagon"];

@@ -18,6 +18,7 @@ import {
   drawMarks,
   drawScaleBar,
 } from "./map_drawing.js";
+import { sizeOf } from "./marks.js";
 
 const REACH = 5;
 
@@ -26,7 +27,8 @@ const REACH = 5;
  *
  * @typedef {object} Layer
  * @property {Float32Array} values
- * @property {GridInfo} grid
+ * @property {GridInfo} grid  of the values
+ * @property {string} how  what a value stands for, where cells are larger than the map's
  * @property {Palette} palette
  */
 
@@ -39,10 +41,16 @@ export class Pane {
   marks = [];
   /** @type {Path2D | null} */
   footprints = null;
-  /** @type {Point | null} */
-  pointed = null;
   /** @type {HTMLCanvasElement | null} */
   #cells = null;
+  /**
+   * All that stays as it is while only the pointer moves.
+   *
+   * @type {HTMLCanvasElement | null}
+   */
+  #still = null;
+  /** @type {Point | null} */
+  #pointed = null;
   #legend = h("canvas", { class: "legend", "aria-hidden": "true" });
   #legendWords = h("p", { class: "hidden" });
   #title = h("figcaption");
@@ -100,12 +108,13 @@ export class Pane {
    */
   read({ x, y }) {
     if (!this.layer) return null;
-    const { values, grid, palette } = this.layer;
+    const { values, grid, palette, how } = this.layer;
     const column = Math.floor((x - grid.west) / grid.cell_size);
     const row = Math.floor((y - grid.south) / grid.cell_size);
     if (column < 0 || row < 0 || column >= grid.columns || row >= grid.rows) return null;
     const value = values[row * grid.columns + column] ?? Number.NaN;
-    return Number.isNaN(value) ? "no value" : palette.read(value);
+    if (Number.isNaN(value)) return "no value";
+    return `${palette.read(value)}${how && ` (${how})`}`;
   }
 
   /** The canvas without its axes, in CSS pixels. */
@@ -130,46 +139,81 @@ export class Pane {
     const { box } = this;
     const beyond = (/** @type {Mark} */ mark) => {
       const at = this.#viewport.toScreen(mark, box);
-      return Math.hypot(at.x - x, at.y - y) - (mark.size ?? 0) - REACH;
+      const size = sizeOf(mark, this.#viewport.zoom);
+      // Small marks are many: between them there must be room to click.
+      return Math.hypot(at.x - x, at.y - y) - size - Math.min(REACH, 2 * size);
     };
     const near = this.marks.filter((mark) => mark.id !== undefined && beyond(mark) < 0);
     return near.sort((a, b) => beyond(a) - beyond(b))[0];
   }
 
-  /** Draws with the next frame of the screen, however often it is asked for. */
+  /** The place that is read out. */
+  get pointed() {
+    return this.#pointed;
+  }
+
+  /** @param {Point | null} place */
+  set pointed(place) {
+    this.#pointed = place;
+    this.#soon();
+  }
+
+  /** Draws everything anew with the next frame of the screen. */
   draw() {
+    this.#still = null;
+    this.#soon();
+  }
+
+  /** However often it is asked for, a frame is drawn once. */
+  #soon() {
     if (this.#drawing) return;
     this.#drawing = requestAnimationFrame(() => {
       this.#drawing = 0;
+      const whole = !this.#still;
       this.#drawMap();
-      this.#drawLegend();
+      if (whole) this.#drawLegend();
       if (this.layer) document.documentElement.dataset.ready = "true";
     });
   }
 
   #drawMap() {
-    const context = fitted(this.canvas);
+    const context = fitted(this.canvas, this.canvas);
     if (!context) return;
-    const { color: ink, backgroundColor: ground } = getComputedStyle(this.canvas);
-    /** @type {Frame} */
-    const frame = { context, viewport: this.#viewport, box: this.box, ink, ground };
-    const { left, top, width, height } = frame.box;
-    context.save();
-    context.beginPath();
-    context.rect(left, top, width, height);
-    context.clip();
-    drawCells(frame, this.#cells);
-    if (this.footprints) drawFootprints(frame, this.footprints);
-    if (this.pointed) drawCrosshair(frame, this.pointed);
-    drawScaleBar(frame);
-    drawMarks(frame, this.marks);
-    context.restore();
+    this.#still ??= this.#drawStill();
+    const { clientWidth, clientHeight } = this.canvas;
+    context.drawImage(this.#still, 0, 0, clientWidth, clientHeight);
+    if (!this.#pointed) return;
+    const frame = this.#frame(context);
+    within(frame, () => this.#pointed && drawCrosshair(frame, this.#pointed));
+  }
+
+  #drawStill() {
+    const still = h("canvas");
+    const context = fitted(still, this.canvas);
+    if (!context) return still;
+    const frame = this.#frame(context);
+    within(frame, () => {
+      drawCells(frame, this.#cells, this.layer?.grid ?? this.#viewport.bounds);
+      if (this.footprints) drawFootprints(frame, this.footprints);
+      drawScaleBar(frame);
+      drawMarks(frame, this.marks);
+    });
     drawAxes(frame);
+    return still;
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @returns {Frame}
+   */
+  #frame(context) {
+    const { color: ink, backgroundColor: ground } = getComputedStyle(this.canvas);
+    return { context, viewport: this.#viewport, box: this.box, ink, ground };
   }
 
   #drawLegend() {
     this.#legend.style.height = `${LEGEND_HEIGHT}px`;
-    const context = fitted(this.#legend);
+    const context = fitted(this.#legend, this.#legend);
     if (!context || !this.layer) return;
     const { left, width } = this.box;
     const { color: ink } = getComputedStyle(this.#legend);
@@ -183,12 +227,27 @@ export class Pane {
 }
 
 /**
- * A canvas with as many pixels as the screen has there; null while it is not shown.
+ * Draws inside of the axes only.
+ *
+ * @param {Frame} frame
+ * @param {() => void} paint
+ */
+function within({ context, box: { left, top, width, height } }, paint) {
+  context.save();
+  context.beginPath();
+  context.rect(left, top, width, height);
+  context.clip();
+  paint();
+  context.restore();
+}
+
+/**
+ * A canvas with as many pixels as the screen has at a place; null while that is not shown.
  *
  * @param {HTMLCanvasElement} canvas
+ * @param {HTMLElement} place
  */
-function fitted(canvas) {
-  const { clientWidth, clientHeight } = canvas;
+function fitted(canvas, { clientWidth, clientHeight }) {
   if (!clientWidth || !clientHeight) return null;
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(clientWidth * ratio);

@@ -173,7 +173,6 @@ export class Stage {
    */
   #point(place, spoken) {
     for (const pane of this.panes) pane.pointed = place;
-    this.redraw();
     const text = place ? this.#read(place) : HINT;
     this.#readout.textContent = text;
     if (spoken) this.#speak(text);

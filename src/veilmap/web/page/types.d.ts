@@ -84,6 +84,7 @@ export interface HistoryRow {
   late: number;
   refused: number;
   opened: number;
+  upload_bytes: number;
   notes: string;
   seconds: number;
 }
@@ -139,6 +140,10 @@ export interface LayerHeader {
   /** Where the colours begin and end: the middle 98 % of values. */
   low: number;
   high: number;
+  /** The cells that are shown: larger ones than the map's where it has very many. */
+  grid: GridInfo;
+  /** What a value stands for there, such as "at the middle of 9 m × 9 m"; else empty. */
+  how: string;
   arrays: ArrayInfo[];
   /** What the reader should know. */
   notes: string[];
@@ -170,6 +175,9 @@ export interface SeenHeader {
   schemes: Scheme[];
   /** Attacks that are still being prepared: ask again. */
   pending: string[];
+  /** As in a layer. */
+  grid: GridInfo;
+  how: string;
   notes: string[];
   /** One for each scheme, and "noise" with σ of the aligned noise. */
   arrays: ArrayInfo[];

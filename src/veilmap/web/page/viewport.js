@@ -35,6 +35,11 @@ export class Viewport extends EventTarget {
     this.#moveTo({ x: (west + east) / 2, y: (south + north) / 2 }, 1);
   }
 
+  /** How many times larger than as a whole the map is shown. */
+  get zoom() {
+    return this.#zoom;
+  }
+
   /** Whether all of the map is in sight. */
   get whole() {
     return this.#zoom <= 1;

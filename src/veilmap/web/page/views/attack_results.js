@@ -20,7 +20,7 @@ const GUESSING = "prior only";
 const FOUND = 10;
 
 /** @param {SeenHeader} header */
-function attacksOf({ schemes }) {
+export function attacksOf({ schemes }) {
   return [...new Set(schemes.flatMap(({ estimates }) => estimates.map(({ attack }) => attack)))];
 }
 
@@ -44,7 +44,9 @@ function bestOf(scheme) {
  *
  * @param {SeenHeader} header
  */
-export function summary({ schemes, summed, pending }) {
+export function summary(header) {
+  const { schemes, summed, pending } = header;
+  if (!attacksOf(header).length && !pending.length) return "No attack was tried here.";
   const aligned = schemes.find(({ name }) => name === "aligned") ?? schemes.at(-1);
   const best = bestOf(aligned);
   if (!aligned || !best || best.error === null) {

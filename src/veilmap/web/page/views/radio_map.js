@@ -137,8 +137,9 @@ class RadioMap {
     for (const [i, of] of shown.entries()) {
       const [pack, palette] = [packs[i], palettes[i]];
       const values = pack?.arrays.get(VALUES);
-      if (!values || !palette) continue;
-      stage.paint(of, { values, grid: run.grid, palette }, { marks, footprints });
+      if (!pack || !values || !palette) continue;
+      const { grid, how } = pack.header;
+      stage.paint(of, { values, grid, how, palette }, { marks, footprints });
     }
     this.#panel.notes([...new Set(packs.flatMap(({ header }) => header.notes))]);
     stage.notice(null);
@@ -153,7 +154,7 @@ class RadioMap {
    * @returns {Palette[]}
    */
   #palettes({ name }, shown, packs) {
-    const { grid, stations } = this.#context.run;
+    const { stations } = this.#context.run;
     const headers = packs.map(({ header }) => header);
     const alike = headers.filter((_, i) => shown[i] !== "error");
     const low = Math.min(...alike.map((header) => header.low));
@@ -164,9 +165,9 @@ class RadioMap {
         return categories(
           stations.map(({ id }) => id),
           values,
-          grid,
+          header.grid,
         );
-      const { unit } = header;
+      const unit = header.unit === "1" ? "" : header.unit; // a pure number
       if (shown[i] !== "error") return ramp({ scale: SCALE_OF[name], low, high, unit });
       const most = Math.max(Math.abs(header.low), Math.abs(header.high)) || 1;
       return ramp({ scale: "diverging", low: -most, high: most, unit });

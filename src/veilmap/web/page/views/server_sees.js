@@ -12,7 +12,7 @@ import { fill, h } from "../dom.js";
 import { attackLook, TRUTH } from "../marks.js";
 import { percentile } from "../numbers.js";
 import { capital, sentence } from "../words.js";
-import { attacksTable, markLegend, summary } from "./attack_results.js";
+import { attacksOf, attacksTable, markLegend, summary } from "./attack_results.js";
 
 const NOISE = "noise";
 const NOISE_PANE = { name: NOISE, title: "The aligned noise itself, σ" };
@@ -210,8 +210,8 @@ class ServerSees {
    * @param {Path2D | null} footprints
    */
   #paint({ header, arrays }, footprints) {
-    const { run, stage } = this.#context;
-    const { schemes } = header;
+    const { stage } = this.#context;
+    const { schemes, grid, how } = header;
     const panes = panesOf(schemes, arrays.has(NOISE));
     stage.arrange(panes, { above: this.#above, after: this.#findings });
     for (const { name } of panes) {
@@ -221,7 +221,7 @@ class ServerSees {
       const scheme = schemes.find((one) => one.name === (isNoise ? "aligned" : name));
       const palette = isNoise ? deviationsRamp(values) : uploadRamp(values);
       const marks = marksOf(scheme, header);
-      stage.paint(name, { values, grid: run.grid, palette }, { marks, footprints });
+      stage.paint(name, { values, grid, how, palette }, { marks, footprints });
     }
   }
 
@@ -229,7 +229,7 @@ class ServerSees {
   #report(header) {
     this.#summary.textContent = summary(header);
     fill(this.#legend, markLegend(header));
-    fill(this.#table, attacksTable(header));
+    fill(this.#table, attacksOf(header).length > 0 && attacksTable(header));
     const waiting = header.pending.length ? [`Still preparing: ${header.pending.join(", ")}.`] : [];
     this.#notes.textContent = [...waiting, ...header.notes].join(" ");
   }

@@ -172,9 +172,9 @@ class Training {
     ]);
     const values = arrays.get("values");
     if (!values) return;
-    const { low, high, unit } = header;
+    const { low, high, unit, grid, how } = header;
     const palette = ramp({ scale: "cividis", low, high, unit });
-    stage.paint(HEIGHTS, { values, grid: run.grid, palette }, { footprints });
+    stage.paint(HEIGHTS, { values, grid, how, palette }, { footprints });
     stage.notice(null);
   }
 

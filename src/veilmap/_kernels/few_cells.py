@@ -1,0 +1,152 @@
+"""Users added up without a row of the whole map for each: cost grows with the cells they cross.
+
+A user's gradient is gathered in one scratch row, listed as its few cells that are not 0, and
+added to the sum; then the scratch row is cleared for the next user. A user's ``window`` = (first
+row, row after the last, first column, column after the last, start) says which part of the map
+is added, and where in the sum it starts.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from veilmap._kernels.links import GROUP, add_gradient, gradient_buffers
+from veilmap._kernels.rows import length
+
+_WORD = 8  # marks looked at together
+_TRIES = 40
+_SHORTER = 0.9
+
+
+@njit(nogil=True)
+def _scratch(size):
+    """A row of the map, marks for its groups of cells, and lists as long as it."""
+    marks = np.zeros(-(-size // (GROUP * _WORD)) * _WORD, np.uint8)
+    return np.zeros(size), marks, marks.view(np.uint64), np.empty(size, np.int64), np.empty(size)
+
+
+@njit(nogil=True)
+def _listed(scratch, window, columns):
+    """List the entries of the window that are not 0, in the order of cells, and clear the row."""
+    row, marks, words, cells, values = scratch
+    first_row, after_row, first_column, after_column, start = window
+    width = after_column - first_column
+    here, line = 0, 0  # the row of the map that a cell lies in, and its first cell
+    n = 0
+    for w in range(len(words)):
+        if words[w] == 0:
+            continue
+        for group in range(w * _WORD, (w + 1) * _WORD):
+            if marks[group] == 0:
+                continue
+            for cell in range(group * GROUP, min((group + 1) * GROUP, len(row))):
+                while cell >= line + columns:
+                    here, line = here + 1, line + columns
+                column = cell - line
+                inside = first_row <= here < after_row and first_column <= column < after_column
+                cells[n] = start + (here - first_row) * width + column - first_column
+                values[n] = row[cell]
+                n += inside and row[cell] != 0.0
+                row[cell] = 0.0
+        words[w] = 0
+    return n
+
+
+@njit(nogil=True)
+def _uniform(seed, number):
+    """In [0, 1): SplitMix64's hash of a counter. For rounding, which no promise rests on."""
+    z = seed + np.uint64(number + 1) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (z ^ (z >> np.uint64(31))) >> np.uint64(11)
+
+
+@njit(nogil=True)
+def on_lattice(values, n, scale, limit, seed):
+    """Round scale · values up or down at random, without bias, to a squared norm within limit.
+
+    The limit is what privacy rests on, so it is checked. Where roundings were too long the
+    whole is made shorter, and rounded again; after many tries nothing is left of it.
+    """
+    for attempt in range(_TRIES):
+        squares = 0.0
+        for at in range(n):
+            dither = _uniform(seed, attempt * n + at) * 2.0**-53
+            squares += math.floor(scale * values[at] + dither) ** 2
+        if squares <= limit:
+            for at in range(n):
+                dither = _uniform(seed, attempt * n + at) * 2.0**-53
+                values[at] = math.floor(scale * values[at] + dither)
+            return
+        scale *= _SHORTER
+    values[:n] = 0.0
+
+
+@njit(nogil=True, error_model="numpy")
+def _gathered(
+    i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
+    losses, by_theta, lengths,
+):  # fmt: skip
+    """List user i's gradient, note its loss, norm and gradient of θ; how many cells it has."""
+    row, marks, _, _, values = scratch
+    losses[i] = add_gradient(
+        offsets[i], offsets[i + 1], user, bs, gain, frame, terrain, theta,
+        row, marks, buffers, by_theta[i],
+    )  # fmt: skip
+    n = _listed(scratch, windows[i], frame[4])
+    lengths[i] = length(values[:n])  # zeros between them would change no bit
+    return n
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def add_clipped(
+    start, stop, offsets, user, bs, gain, frame, terrain, theta, windows, clip,
+    losses, by_theta, lengths, total,
+):  # fmt: skip
+    """Total += Σ J_i ∂F_i/∂h · min(1, C/‖∂F_i/∂h‖) over users start … stop."""
+    scratch, buffers = _scratch(len(terrain[0])), gradient_buffers(frame)
+    cells, values = scratch[3], scratch[4]
+    for i in range(start, stop):
+        n = _gathered(
+            i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
+            losses, by_theta, lengths,
+        )  # fmt: skip
+        factor = (offsets[i + 1] - offsets[i]) * (clip / max(lengths[i], clip))
+        for at in range(n):
+            total[cells[at]] += factor * values[at]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def add_on_lattice(
+    start, stop, offsets, user, bs, gain, frame, terrain, theta, windows, clip, scale, limits,
+    seeds, takes_part, losses, by_theta, lengths, total,
+):  # fmt: skip
+    """The same for whole numbers: each user counts once, if at all, clipped and rounded."""
+    scratch, buffers = _scratch(len(terrain[0])), gradient_buffers(frame)
+    cells, values = scratch[3], scratch[4]
+    for i in range(start, stop):
+        n = _gathered(
+            i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
+            losses, by_theta, lengths,
+        )  # fmt: skip
+        if not takes_part[i]:
+            continue
+        on_lattice(values, n, scale * (clip / max(lengths[i], clip)), limits[i], seeds[i])
+        for at in range(n):
+            total[cells[at]] += np.int64(values[at])
+
+
+@njit(nogil=True, cache=True)
+def rows_on_lattice(start, stop, rows, lengths, clip, scale, limit, seeds, out):
+    """What `add_on_lattice` adds for each of some dense rows, to the last bit."""
+    cells, values = np.empty(rows.shape[1], np.int64), np.empty(rows.shape[1])
+    for i in range(start, stop):
+        n = 0
+        for cell in range(rows.shape[1]):
+            cells[n], values[n] = cell, rows[i, cell]
+            n += rows[i, cell] != 0.0
+        on_lattice(values, n, scale * (clip / max(lengths[i], clip)), limit, seeds[i])
+        out[i, : rows.shape[1]] = 0
+        for at in range(n):
+            out[i, cells[at]] = np.int64(values[at])
