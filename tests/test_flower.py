@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 import veilmap as vm
 from fakegrid import FakeGrid, node
 from veilmap.federation.exchange import InProcess
-from veilmap.federation.flower import app, records
+from veilmap.federation.flower import app, records, simulation
 from veilmap.federation.flower.client import Own
 from veilmap.federation.flower.exchange import FlowerExchange
 from veilmap.federation.messages import Broadcast, Update
@@ -375,21 +377,29 @@ if __name__ == "__main__":
 """
 
 
+def _run_script(folder, text):
+    """What a script prints; Ray's files are its own, so that scripts do not find each other."""
+    script = folder / "script.py"
+    script.write_text(text)
+    with TemporaryDirectory(prefix="ray-") as ray:  # a short path: sockets lie below it
+        done = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, timeout=300,
+            check=False, env=os.environ | {"RAY_TMPDIR": ray},
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
 def test_flowers_simulation_gives_the_map_of_the_process(tmp_path):
     pytest.importorskip("ray", reason="Flower's simulation needs Ray")
-    script = tmp_path / "simulate.py"
-    script.write_text(_SIMULATION)
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    words = done.stdout.split()
+    said = _run_script(tmp_path, _SIMULATION)
+    words = said.split()
     assert float(words[words.index("apart") + 1]) <= 1e-9
     assert words[words.index("clients") + 1] == "100"
     # Sums come through SecAgg+, to the bit.
-    assert "sums equal True 6" in done.stdout
+    assert "sums equal True 6" in said
     # An error on the server's side reaches the caller as it is.
-    assert "raised: from a round" in done.stdout
+    assert "raised: from a round" in said
 
 
 # ---- The same on a Ray cluster
@@ -409,6 +419,9 @@ if __name__ == "__main__":
     here = vm.train(data, scene.grid, **settings)
     there = vm.train(data, scene.grid, engine="flower", ray_address=cluster.address, **settings)
     print("equal", np.array_equal(here.radio_map.heights, there.radio_map.heights))
+    # Without its address nobody joins it, though Ray would: its file names the last cluster.
+    alone = vm.train(data, scene.grid, engine="flower", **settings)
+    print("alone", np.array_equal(here.radio_map.heights, alone.radio_map.heights))
     ray.init(address=cluster.address, log_to_driver=False)
     print("workers", sum(node["Resources"].get("CPU", 0) > 0 for node in ray.nodes()))
     ray.shutdown()
@@ -418,14 +431,28 @@ if __name__ == "__main__":
 
 def test_two_workers_of_a_ray_cluster_give_the_map_of_the_process(tmp_path):
     pytest.importorskip("ray", reason="Flower's simulation needs Ray")
-    script = tmp_path / "cluster.py"
-    script.write_text(_ON_A_CLUSTER)
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "equal True" in done.stdout
-    assert "workers 2" in done.stdout
+    said = _run_script(tmp_path, _ON_A_CLUSTER)
+    assert "equal True" in said
+    assert "alone True" in said
+    assert "workers 2" in said
+
+
+def test_a_simulation_that_breaks_ends_its_server(town, monkeypatch):
+    scene, data = town
+    servers = []
+
+    def breaks(server, *_, **__):
+        """Flower's way: the server in a thread of its own, which nobody ends."""
+        grid = FakeGrid({})  # no node ever comes
+        servers.append(threading.Thread(target=server, args=(grid, None), daemon=True))
+        servers[0].start()
+        raise RuntimeError("An error was encountered") from ValueError("no cores")
+
+    monkeypatch.setattr(simulation, "run_simulation", breaks)
+    with pytest.raises(vm.VeilmapError, match=r"ended before its server did \(no cores\)"):
+        vm.train(data, scene.grid, rounds=2, engine="flower")
+    servers[0].join(timeout=30)
+    assert not servers[0].is_alive()
 
 
 # ---- Wrong use

@@ -149,7 +149,8 @@ from flwr.simulation import run_simulation
 import heat_map
 from heat_map import client_app, server_app
 if __name__ == "__main__":
-    run_simulation(server_app.app, client_app.app, 30)
+    alone = {"init_args": {"address": "local"}}  # whatever clusters other tests have started
+    run_simulation(server_app.app, client_app.app, 30, backend_config=alone)
     heat = np.load("heat.npy")
     true = np.mean([heat_map.visits(n) for n in range(30)], axis=0)
     print("correlation", np.corrcoef(heat.ravel(), true.ravel())[0, 1])

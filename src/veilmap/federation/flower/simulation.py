@@ -4,6 +4,8 @@ import logging
 import socket
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
+from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid as FlowerGrid
@@ -25,6 +27,8 @@ _NO_HURRY = 3600.0
 
 _KNOCKING = 5.0  # seconds
 
+_ENDED = "Flower's simulation ended before its server did"
+
 
 def simulate(
     training: Training,
@@ -40,13 +44,15 @@ def simulate(
     training.check()
     sums = training.server_sees == "sums"
     outcome: list[Run | BaseException] = []
+    ended = Event()
     server = ServerApp()
 
     @server.main()
     def main(grid: FlowerGrid, context: Context) -> None:
         try:
+            nodes: Any = _WhileItRuns(grid, ended)
             exchange = exchange_for(
-                training, grid, least_users=len(data.users), poll=0.02, deadline=_NO_HURRY
+                training, nodes, least_users=len(data.users), poll=0.02, deadline=_NO_HURRY
             )
             outcome.append(training.play(exchange))
         except BaseException as error:  # handed to the caller's thread below
@@ -65,14 +71,36 @@ def simulate(
         logging.getLogger("flwr").setLevel(logging.ERROR)
         with environment(QUIET | {"VEILMAP_THREADS": "1", "OMP_NUM_THREADS": "1"}):
             _check_cluster(ray_address)
-            run_simulation(
-                server, client_app(own), len(data.users), backend_config=_backend(ray_address)
-            )
+            try:
+                run_simulation(
+                    server, client_app(own), len(data.users), backend_config=_backend(ray_address)
+                )
+            except RuntimeError as error:
+                raise VeilmapError(f"{_ENDED} ({error.__cause__ or error})") from error
+            finally:
+                ended.set()
     if not outcome:
-        raise VeilmapError("Flower's simulation ended before its server did")
+        raise VeilmapError(_ENDED)
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
+
+
+class _WhileItRuns:
+    """Flower's link to its nodes while there are any.
+
+    Flower leaves its server's thread alone when a simulation breaks. Waiting for nodes that will
+    never answer, it would keep the whole process from ending.
+    """
+
+    def __init__(self, grid: FlowerGrid, ended: Event) -> None:
+        self._grid = grid
+        self._ended = ended
+
+    def __getattr__(self, name: str) -> Any:
+        if self._ended.is_set():
+            raise VeilmapError(_ENDED)
+        return getattr(self._grid, name)
 
 
 def _deal_out(data: Measurements, folder: Path) -> None:
@@ -107,7 +135,8 @@ def _knock(address: str) -> None:
 
 def _backend(address: str | None) -> dict:
     """Ray on this machine's cores without its dashboard, or a cluster that runs already."""
-    here = {"num_cpus": threads(), "include_dashboard": False}
+    # "local": else Ray would join whatever cluster was started last on this machine.
+    here = {"address": "local", "num_cpus": threads(), "include_dashboard": False}
     return {
         "init_args": {
             **(here if address is None else {"address": address}),
