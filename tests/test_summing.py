@@ -17,6 +17,7 @@ from veilmap.federation.server import RoundSum
 from veilmap.federation.summing import can_add_up
 from veilmap.gradients import gradients_of
 from veilmap.mechanisms import fitting
+from veilmap.mechanisms.lattice import DiscreteGaussian
 from veilmap.mechanisms.sums import LANES, RunningSum
 from veilmap.tiling import Tiles
 
@@ -153,3 +154,19 @@ def test_bits_that_cannot_do_are_refused():
 
 def test_a_sum_has_the_same_number_of_lanes_everywhere():
     assert RunningSum.empty([3, 5], 1, whole=True).lanes.shape == (LANES, 10)
+
+
+def test_one_secret_coin_decides_over_heights_and_theta(town, monkeypatch):
+    """Also without a seed, where a second toss would fall otherwise."""
+    scene, data = town
+    monkeypatch.setattr(DiscreteGaussian, "add_to", lambda self, total, draw: None)
+    broadcast, tiles = broadcast_of(scene), Tiles.single(scene.grid)
+    one = data.select(data.user == data.users[0])
+    mechanism, tossed = replace(PROMISED, contribute=0.5), set()
+    for _ in range(40):  # all alike once in 10¹², unless the coin is stuck
+        total = RunningSum.empty(tiles.cells.tolist(), 4, whole=True)
+        Clients([0], one.links, mechanism).add_up(broadcast, tiles, np.array([23]), total)
+        heights, theta = total.total()
+        assert heights.any() == theta.any()
+        tossed.add(heights.any())
+    assert tossed == {True, False}

@@ -81,12 +81,13 @@ class Clients:
         draws = [noise.draw(self.seed, client, broadcast.round) for client in self.ids]
         places = self.links.mean_positions()
         group = Group(tiles.of(places), cohorts)
+        coins = self.mechanism.coins(draws)
         added = summing.add_gradients(
-            broadcast.radio_map, self.links, self.mechanism, draws, tiles, group, total
+            broadcast.radio_map, self.links, self.mechanism, coins, tiles, group, total
         )
         rest = Contribution(
             np.empty((len(self.ids), 0)), added.propagation, self.links.counts,
             places, broadcast.radio_map.propagation.laws,
         )  # fmt: skip
-        energy = self.mechanism.add_rest(rest, draws, group, total)
+        energy = self.mechanism.add_rest(rest, draws, coins, group, total)
         return Insight(added.loss, added.norms, energy)

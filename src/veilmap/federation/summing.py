@@ -1,6 +1,5 @@
 """Users of one process added up where they are: time and memory grow with the cells they cross."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,8 +11,7 @@ from veilmap._threads import run_all
 from veilmap.errors import VeilmapError
 from veilmap.links import Links
 from veilmap.mechanisms import Mechanism
-from veilmap.mechanisms.sums import Group, RunningSum, Summand, lanes_of
-from veilmap.noise import Draw
+from veilmap.mechanisms.sums import Coins, Group, RunningSum, Summand, lanes_of
 from veilmap.radiomap import RadioMap
 from veilmap.tiling import Tiles
 
@@ -51,7 +49,7 @@ def add_gradients(
     radio_map: RadioMap,
     links: Links,
     mechanism: Mechanism,
-    draws: Sequence[Draw],
+    coins: Coins,
     tiles: Tiles,
     group: Group,
     total: RunningSum,
@@ -66,14 +64,13 @@ def add_gradients(
     hows = [_summand(mechanism, int(cells), len(theta)) for cells in tiles.cells]
     clip, scale = hows[0].clip, hows[0].scale
     limits = np.array([how.limit for how in hows])[group.tiles]
-    seeds, takes_part = mechanism.coins(draws) if scale else (None, None)
 
     def part(lane: int, start: int, stop: int) -> None:
         row = total.lanes[lane]
         if scale:
             few_cells.add_on_lattice(
-                start, stop, *ends, *known, clip, scale, limits, seeds, takes_part,
-                loss, by_theta, norms, row,
+                start, stop, *ends, *known, clip, scale, limits, coins.seeds,
+                coins.takes_part, loss, by_theta, norms, row,
             )  # fmt: skip
         else:
             few_cells.add_clipped(start, stop, *ends, *known, clip, loss, by_theta, norms, row)

@@ -17,7 +17,7 @@ from veilmap.geometry import Grid
 from veilmap.mechanisms.base import Answer, Contribution, Mechanism, norms_of
 from veilmap.mechanisms.guarantees import PrivateSums
 from veilmap.mechanisms.lattice import DiscreteGaussian, discrete_gaussian
-from veilmap.mechanisms.sums import Group, RunningSum, Summand, lanes_of
+from veilmap.mechanisms.sums import Coins, Group, RunningSum, Summand, lanes_of
 from veilmap.noise import Draw
 
 # A sum of discrete Gaussians is not quite one. Kairouz, Liu and Steinke (ICML 2021, Theorem 1)
@@ -168,13 +168,13 @@ class AggregateGaussian(Mechanism):
         share = self._heights_share
         return Summand(share * self.clip, self.steps / self.clip, self._limit(share, cells))
 
-    def coins(self, draws: Sequence[Draw]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    def coins(self, draws: Sequence[Draw]) -> Coins:
         """Seeds of the users' roundings, and their secret coins."""
         seeds = np.array([draw.words(1, "rounding")[0] for draw in draws], dtype=np.uint64)
         if self.contribute == 1:
-            return seeds, np.ones(len(draws), dtype=np.bool_)
+            return Coins(seeds, np.ones(len(draws), dtype=np.bool_))
         heads = np.array([int(draw.words(1, "coin")[0]) for draw in draws], dtype=np.float64)
-        return seeds, heads < self.contribute * 2.0**64
+        return Coins(seeds, heads < self.contribute * 2.0**64)
 
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """Whole numbers: clipped gradients on the lattice plus noise shares."""
@@ -182,17 +182,17 @@ class AggregateGaussian(Mechanism):
         norms, heights = norms_of(raw.heights), np.ascontiguousarray(raw.heights)
         if not np.isfinite(norms).all():
             raise VeilmapError("a gradient has an entry that is not finite")
-        seeds, takes_part = self.coins(draws)
-        theta = self._theta_on_lattice(raw, seeds)
+        coins = self.coins(draws)
+        theta = self._theta_on_lattice(raw, coins.seeds)
         sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
         sent = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
 
         def part(start: int, stop: int) -> None:
             few_cells.rows_on_lattice(
-                start, stop, heights, norms, how.clip, how.scale, how.limit, seeds, sent
+                start, stop, heights, norms, how.clip, how.scale, how.limit, coins.seeds, sent
             )
             sent[start:stop, cells:] = theta[start:stop]
-            sent[start:stop] *= takes_part[start:stop, None]
+            sent[start:stop] *= coins.takes_part[start:stop, None]
             for i in range(start, stop):
                 sampler.add_to(sent[i], draws[i])
 
@@ -203,11 +203,15 @@ class AggregateGaussian(Mechanism):
         )  # fmt: skip
 
     def add_rest(
-        self, raw: Contribution, draws: Sequence[Draw], group: Group, total: RunningSum
+        self,
+        raw: Contribution,
+        draws: Sequence[Draw],
+        coins: Coins,
+        group: Group,
+        total: RunningSum,
     ) -> NDArray[np.float64]:
         """Add ∂F_i/∂θ on the lattice, and everybody's share of noise."""
-        seeds, takes_part = self.coins(draws)
-        theta = self._theta_on_lattice(raw, seeds) * takes_part[:, None]
+        theta = self._theta_on_lattice(raw, coins.seeds) * coins.takes_part[:, None]
         total.add_theta(theta, group.tiles)
         np.add.at(total.weights, group.tiles, 1)
         samplers = {

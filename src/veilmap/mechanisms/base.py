@@ -14,7 +14,7 @@ from veilmap._threads import even_parts, run_parts
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
 from veilmap.mechanisms.guarantees import Guarantee
-from veilmap.mechanisms.sums import Group, RunningSum, Summand
+from veilmap.mechanisms.sums import Coins, Group, RunningSum, Summand
 from veilmap.noise import Draw
 
 # A user whose gradient vanishes still sends noise, as if its norm were this share of the
@@ -119,12 +119,17 @@ class Mechanism(ABC):
         """
         return None
 
-    def coins(self, draws: Sequence[Draw]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """Seeds of the users' roundings, and who takes part."""
-        return np.zeros(len(draws), dtype=np.uint64), np.ones(len(draws), dtype=np.bool_)
+    def coins(self, draws: Sequence[Draw]) -> Coins:
+        """To be tossed once a round: a second toss of the system's would fall otherwise."""
+        return Coins.untossed(len(draws))
 
     def add_rest(
-        self, raw: Contribution, draws: Sequence[Draw], group: Group, total: RunningSum
+        self,
+        raw: Contribution,
+        draws: Sequence[Draw],
+        coins: Coins,
+        group: Group,
+        total: RunningSum,
     ) -> NDArray[np.float64]:
         """Add what is sent beside gradients of h, and noise; its energy Σσ², (N,).
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from veilmap.geometry import Grid
 from veilmap.mechanisms.base import Contribution, UploadNoise
 from veilmap.mechanisms.guarantees import NoGuarantee
-from veilmap.mechanisms.sums import Group, RunningSum, Summand
+from veilmap.mechanisms.sums import Coins, Group, RunningSum, Summand
 from veilmap.noise import Draw
 
 
@@ -50,7 +50,12 @@ class NoNoise(UploadNoise):
         return Summand(self.clip)
 
     def add_rest(
-        self, raw: Contribution, draws: Sequence[Draw], group: Group, total: RunningSum
+        self,
+        raw: Contribution,
+        draws: Sequence[Draw],
+        coins: Coins,
+        group: Group,
+        total: RunningSum,
     ) -> NDArray[np.float64]:
         """Add ∂F_i/∂θ and J_i as they are."""
         total.add_theta(raw.counts[:, None] * raw.propagation, group.tiles)

@@ -47,6 +47,27 @@ class Group:
     cohorts: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Coins:
+    """What users toss once a round, for all that they send in it.
+
+    Attributes
+    ----------
+    seeds : (N,) uint64
+        Of their roundings.
+    takes_part : (N,) bool
+        Whose gradients are in what they send, of h and θ alike.
+    """
+
+    seeds: NDArray[np.uint64]
+    takes_part: NDArray[np.bool_]
+
+    @classmethod
+    def untossed(cls, users: int) -> "Coins":
+        """Nothing is rounded, and all take part."""
+        return cls(np.zeros(users, dtype=np.uint64), np.ones(users, dtype=np.bool_))
+
+
 @dataclass
 class RunningSum:
     """The sums of a round while users are added to them: one sum, or one for each tile.
