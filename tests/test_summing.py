@@ -22,7 +22,21 @@ from veilmap.mechanisms.sums import LANES, RunningSum
 from veilmap.tiling import Tiles
 
 PROMISED = vm.AggregateGaussian(noise_multiplier=4.0, delta=1e-3, clip=0.3, levels=200, bits=24)
-MECHANISMS = [vm.NoNoise(clip=0.3), PROMISED, replace(PROMISED, contribute=0.5)]
+MECHANISMS = [
+    vm.NoNoise(clip=0.3),
+    PROMISED,
+    replace(PROMISED, contribute=0.5),
+    vm.UniformNoise(noise_budget=7.0, clip=0.3),
+    vm.UniformNoise(noise_budget=0.0, clip=0.3),
+    vm.GeometryAligned(noise_budget=7.0, tradeoff=30.0, clip=0.3),
+]
+
+
+def assert_same(one, other):
+    """To the last bit."""
+    assert (one.sum.links, one.clients) == (other.sum.links, other.clients)
+    np.testing.assert_array_equal(one.sum.heights, other.sum.heights)
+    np.testing.assert_array_equal(one.sum.propagation, other.sum.propagation)
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +68,39 @@ def added_up(data, mechanism, broadcast, share=1.0):
 def test_the_sum_is_that_of_the_uploads(town, mechanism):
     scene, data = town
     broadcast = broadcast_of(scene)
-    apart, together = one_by_one(data, mechanism, broadcast), added_up(data, mechanism, broadcast)
-    assert (apart.links, apart.clients) == (together.links, together.clients)
-    tolerance = 0 if mechanism.whole_numbers else 1e-12 * np.abs(apart.heights).max()
-    np.testing.assert_allclose(together.heights, apart.heights, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(together.propagation, apart.propagation, rtol=1e-12)
+    assert can_add_up(mechanism, broadcast.radio_map, seed=7)
+    assert_same(added_up(data, mechanism, broadcast), one_by_one(data, mechanism, broadcast))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_users_know_the_same_of_their_answers_either_way(town, mechanism):
+    scene, data = town
+    broadcast, tiles = broadcast_of(scene), Tiles.single(scene.grid)
+    clients = Clients(data.users.tolist(), data.links, mechanism, 7)
+    total = RunningSum.empty(tiles.cells.tolist(), 4, whole=mechanism.whole_numbers)
+    together = clients.add_up(broadcast, tiles, np.array([23]), total)
+    _, apart = clients.answer(broadcast)
+    np.testing.assert_array_equal(together.loss, apart.loss)
+    np.testing.assert_array_equal(together.norm, apart.norm)
+    np.testing.assert_array_equal(together.noise_energy, apart.noise_energy)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kept_uploads_do_not_change_the_map(town, mechanism):
+    scene, data = town
+    runs = [
+        vm.train(
+            data, scene.grid, mechanism=mechanism, rounds=3, seed=4, server_sees="sums",
+            keep_uploads=kept, engine="in-process",
+        )
+        for kept in ((), "all")
+    ]  # fmt: skip
+    if not mechanism.needs_sums:
+        kept = vm.train(data, scene.grid, mechanism=mechanism, rounds=3, seed=4, keep_uploads="all")
+        runs.append(kept)
+    for run in runs[1:]:
+        np.testing.assert_array_equal(run.radio_map.heights, runs[0].radio_map.heights)
+        assert run.radio_map.propagation == runs[0].radio_map.propagation
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -67,23 +109,20 @@ def test_blocks_and_threads_do_not_change_the_sum(town, mechanism, monkeypatch):
     broadcast = broadcast_of(scene)
     whole = added_up(data, mechanism, broadcast)
     monkeypatch.setenv("VEILMAP_THREADS", "1")
-    alone = added_up(data, mechanism, broadcast)
-    np.testing.assert_array_equal(alone.heights, whole.heights)
+    assert_same(added_up(data, mechanism, broadcast), whole)
     monkeypatch.setattr("veilmap.federation.exchange._USERS_PER_BLOCK", 5)
-    parts = added_up(data, mechanism, broadcast)
-    tolerance = 0 if mechanism.whole_numbers else 1e-12 * np.abs(whole.heights).max()
-    np.testing.assert_allclose(parts.heights, whole.heights, rtol=0, atol=tolerance)
-    assert parts.clients == whole.clients
+    assert_same(added_up(data, mechanism, broadcast), whole)
 
 
-def test_only_those_who_turn_out_are_in_the_sum(town):
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_only_those_who_turn_out_are_in_the_sum(town, mechanism, monkeypatch):
+    monkeypatch.setattr("veilmap.federation.exchange._USERS_PER_BLOCK", 6)
     scene, data = town
     broadcast = broadcast_of(scene)
-    some = added_up(data, MECHANISMS[0], broadcast, share=0.5)
+    some = added_up(data, mechanism, broadcast, share=0.5)
     assert 0 < len(some.clients) < 23
     there = data.select(np.isin(data.user, some.clients))
-    apart = one_by_one(there, MECHANISMS[0], broadcast)
-    np.testing.assert_allclose(some.heights, apart.heights, rtol=0, atol=1e-12)
+    assert_same(some, one_by_one(there, mechanism, broadcast))
 
 
 @settings(max_examples=25)
@@ -114,16 +153,18 @@ def test_rich_maps_are_answered_one_by_one(town):
     scene, _ = town
     plain = broadcast_of(scene).radio_map
     assert can_add_up(MECHANISMS[0], plain)
-    assert not can_add_up(vm.UniformNoise(), plain)
+    assert can_add_up(vm.UniformNoise(), plain, seed=0)
+    assert not can_add_up(vm.UniformNoise(), plain, seed=None)
     several = vm.RadioMap(scene.grid, plain.heights, vm.Propagation.of_degrees(3))
     assert not can_add_up(MECHANISMS[0], several)
 
 
-def test_a_gradient_that_is_not_finite_is_refused(town):
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_gradient_that_is_not_finite_is_refused(town, mechanism):
     scene, data = town
     wild = replace(broadcast_of(scene).radio_map, propagation=vm.Propagation(1e308, 1e308, 0, 0))
     with pytest.raises(vm.VeilmapError, match="not finite"), np.errstate(all="ignore"):
-        added_up(data, MECHANISMS[0], Broadcast(2, wild, 23))
+        added_up(data, mechanism, Broadcast(2, wild, 23))
 
 
 @given(st.integers(2, 200_000), st.floats(0.3, 200), st.sampled_from([0.0, 0.3]))

@@ -31,7 +31,7 @@ class Draw:
         if self.key is None:
             return system_normals(count)
         values = np.zeros(count)
-        sampling.add_normals(self._seed(""), values, np.ones(count))
+        sampling.add_normals(self.seed(""), values, np.ones(count))
         return values
 
     def add_noise(self, values: NDArray[np.float64], variances: NDArray[np.float64]) -> None:
@@ -40,17 +40,17 @@ class Draw:
             normals = system_normals(int(np.count_nonzero(variances)))
             sampling.add_scaled(values, variances, normals)
         else:
-            sampling.add_normals(self._seed(""), values, variances)
+            sampling.add_normals(self.seed(""), values, variances)
 
     def words(self, count: int, purpose: str) -> NDArray[np.uint64]:
         """Random 64-bit words."""
         if self.key is None:
             return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         words = np.empty(count, dtype=np.uint64)
-        sampling.fill_words(self._seed(purpose), words)
+        sampling.fill_words(self.seed(purpose), words)
         return words
 
-    def _seed(self, purpose: str) -> NDArray[np.uint64]:
+    def seed(self, purpose: str) -> NDArray[np.uint64]:
         """Three words that depend on the key and on nothing else."""
         digest = hashlib.blake2b((self.key or b"") + purpose.encode(), digest_size=24).digest()
         return np.frombuffer(digest, dtype=np.uint64)

@@ -12,6 +12,8 @@ import math
 import numpy as np
 from numba import njit
 
+from veilmap._kernels.rows import listed
+
 _MOST_STEPS = 100
 _MOST_OFFSETS = 200
 _STILL = 1e-9  # a step of v this short changes the objective by its square
@@ -185,39 +187,58 @@ def _offset(ax, ay, b, spent, x, y, energy):
     return b, total
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def aligned_variances(start, stop, gradients, positions, x, y, budget, kappa, energies, variances):
-    """σ² of every cell for users start … stop.
-
-    ``energies`` is ‖ḡ‖² of each user, above 0; Σσ² = budget · energy.
-    """
+@njit(nogil=True)
+def aligned_room(x, y):
+    """What `allocate` works in: running totals of x and x², a row of energies, a list of them."""
     columns, size = len(x), len(x) * len(y)
     sum_x, sum_xx = np.zeros(columns + 1), np.zeros(columns + 1)
     sum_x[1:], sum_xx[1:] = np.cumsum(x), np.cumsum(x * x)
-    energy, cells, listed_q = np.empty(size), np.empty(size, np.int64), np.empty(size)
+    return sum_x, sum_xx, np.zeros(size), np.empty(size, np.int64), np.empty(size)
+
+
+@njit(nogil=True, error_model="numpy")
+def allocate(cells, values, n, px, py, x, y, budget, kappa, energy, room, variances):
+    """σ² of every cell for a clipped gradient of n ``values`` in ``cells``, and 0 elsewhere.
+
+    ``energy`` is ‖ḡ‖², above 0; Σσ² = budget · energy.
+    """
+    sum_x, sum_xx, energies, listed_cells, listed_q = room
+    columns, size = len(x), len(x) * len(y)
     spent = size * budget / (1.0 + budget)
     threshold = _LISTED * budget / (1.0 + budget)
+    per_unit = size / ((1.0 + budget) * energy)  # 1 / the mean energy after noise
+    listed = 0
+    for at in range(n):
+        value = values[at] * values[at] * per_unit
+        energies[cells[at]] = value
+        listed_cells[listed] = cells[at]
+        listed_q[listed] = value
+        listed += value > threshold
+    ax, ay, b = _best_plane(
+        px, py, kappa, spent, x, y, sum_x, sum_xx, listed_cells, listed_q, listed
+    )
+    b, total = _offset(ax, ay, b, spent, x, y, energies)
+    scale = budget * energy / total
+    for r in range(len(y)):
+        level = ay * y[r] + b
+        own, row = energies[r * columns : (r + 1) * columns], variances[r * columns :]
+        for j in range(columns):
+            row[j] = scale * max(ax * x[j] + level - own[j], 0.0)
+    for at in range(n):
+        energies[cells[at]] = 0.0
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def aligned_variances(start, stop, gradients, positions, x, y, budget, kappa, energies, variances):
+    """σ² of every cell for dense gradients of users start … stop."""
+    room = aligned_room(x, y)
+    cells, values = np.empty(gradients.shape[1], np.int64), np.empty(gradients.shape[1])
     for i in range(start, stop):
-        per_unit = size / ((1.0 + budget) * energies[i])  # 1 / the mean energy after noise
-        listed = 0
-        for m in range(size):
-            value = gradients[i, m] * gradients[i, m] * per_unit
-            energy[m] = value
-            cells[listed] = m
-            listed_q[listed] = value
-            listed += value > threshold
-        ax, ay, b = _best_plane(
-            positions[i, 0], positions[i, 1], kappa, spent, x, y, sum_x, sum_xx,
-            cells, listed_q, listed,
+        n = listed(gradients[i], cells, values)
+        allocate(
+            cells, values, n, positions[i, 0], positions[i, 1], x, y, budget, kappa, energies[i],
+            room, variances[i],
         )  # fmt: skip
-        b, total = _offset(ax, ay, b, spent, x, y, energy)
-        scale = budget * energies[i] / total
-        row = variances[i]
-        for r in range(len(y)):
-            level = ay * y[r] + b
-            for j in range(columns):
-                m = r * columns + j
-                row[m] = scale * max(ax * x[j] + level - energy[m], 0.0)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

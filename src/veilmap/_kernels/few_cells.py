@@ -11,8 +11,10 @@ import math
 import numpy as np
 from numba import njit
 
+from veilmap._kernels.allocation import aligned_room, allocate
 from veilmap._kernels.links import GROUP, add_gradient, gradient_buffers
-from veilmap._kernels.rows import length
+from veilmap._kernels.rows import add_weighted, length, listed
+from veilmap._kernels.sampling import add_normals
 
 _WORD = 8  # marks looked at together
 _TRIES = 40
@@ -99,33 +101,83 @@ def _gathered(
     return n
 
 
+@njit(nogil=True)
+def _add_theta(weight, by_theta, window, total):
+    """Gradients of θ come after those of the window's cells."""
+    first_row, after_row, first_column, after_column, start = window
+    after = start + (after_row - first_row) * (after_column - first_column)
+    for p in range(len(by_theta)):
+        total[after + p] += weight * by_theta[p]
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
 def add_clipped(
-    start, stop, offsets, user, bs, gain, frame, terrain, theta, windows, clip,
+    first, users, step, offsets, user, bs, gain, frame, terrain, theta, windows, clip,
     losses, by_theta, lengths, total,
 ):  # fmt: skip
-    """Total += Σ J_i ∂F_i/∂h · min(1, C/‖∂F_i/∂h‖) over users start … stop."""
+    """Total += Σ J_i (∂F_i/∂h · min(1, C/‖∂F_i/∂h‖), ∂F_i/∂θ) over every ``step``-th user."""
     scratch, buffers = _scratch(len(terrain[0])), gradient_buffers(frame)
     cells, values = scratch[3], scratch[4]
-    for i in range(start, stop):
+    for i in range(first, users, step):
         n = _gathered(
             i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
             losses, by_theta, lengths,
         )  # fmt: skip
-        factor = (offsets[i + 1] - offsets[i]) * (clip / max(lengths[i], clip))
+        weight, factor = float(offsets[i + 1] - offsets[i]), clip / max(lengths[i], clip)
         for at in range(n):
-            total[cells[at]] += factor * values[at]
+            total[cells[at]] += weight * (factor * values[at])
+        _add_theta(weight, by_theta[i], windows[i], total)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def add_noisy(
+    first, users, step, offsets, user, bs, gain, frame, terrain, theta, windows, clip,
+    shape, places, least, seeds, losses, by_theta, lengths, total,
+):  # fmt: skip
+    """The same with noise on each user's gradient of h: a row that is added while it is in cache.
+
+    ``shape`` = (budget, κ, x, y) says how much noise and where, κ = 0 that it is alike in every
+    cell; no energy that it is measured by is below ``least``². One window: the map.
+    """
+    budget, kappa, x, y = shape
+    scratch, buffers = _scratch(len(terrain[0])), gradient_buffers(frame)
+    upload, cells, values = np.zeros(len(scratch[0])), scratch[3], scratch[4]
+    room, variances = aligned_room(x, y), np.empty(len(upload))
+    for i in range(first, users, step):
+        n = _gathered(
+            i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
+            losses, by_theta, lengths,
+        )  # fmt: skip
+        if not math.isfinite(lengths[i]):
+            continue  # the caller refuses it
+        factor = clip / max(lengths[i], clip)
+        energy = max(min(lengths[i], clip), least) ** 2
+        upload[:] = 0.0
+        for at in range(n):
+            values[at] *= factor
+            upload[cells[at]] = values[at]
+        if kappa > 0.0:
+            allocate(
+                cells, values, n, places[i, 0], places[i, 1], x, y, budget, kappa, energy,
+                room, variances,
+            )  # fmt: skip
+        else:
+            variances[:] = budget * energy / len(upload)
+        add_normals(seeds[i], upload, variances)
+        weight = float(offsets[i + 1] - offsets[i])
+        add_weighted(upload, weight, total)
+        _add_theta(weight, by_theta[i], windows[i], total)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def add_on_lattice(
-    start, stop, offsets, user, bs, gain, frame, terrain, theta, windows, clip, scale, limits,
-    seeds, takes_part, losses, by_theta, lengths, total,
+    first, users, step, offsets, user, bs, gain, frame, terrain, theta, windows, clip, scale,
+    limits, seeds, takes_part, losses, by_theta, lengths, total,
 ):  # fmt: skip
-    """The same for whole numbers: each user counts once, if at all, clipped and rounded."""
+    """Whole numbers, of h alone: each user counts once, if at all, clipped and rounded."""
     scratch, buffers = _scratch(len(terrain[0])), gradient_buffers(frame)
     cells, values = scratch[3], scratch[4]
-    for i in range(start, stop):
+    for i in range(first, users, step):
         n = _gathered(
             i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
             losses, by_theta, lengths,
@@ -142,10 +194,7 @@ def rows_on_lattice(start, stop, rows, lengths, clip, scale, limit, seeds, out):
     """What `add_on_lattice` adds for each of some dense rows, to the last bit."""
     cells, values = np.empty(rows.shape[1], np.int64), np.empty(rows.shape[1])
     for i in range(start, stop):
-        n = 0
-        for cell in range(rows.shape[1]):
-            cells[n], values[n] = cell, rows[i, cell]
-            n += rows[i, cell] != 0.0
+        n = listed(rows[i], cells, values)
         on_lattice(values, n, scale * (clip / max(lengths[i], clip)), limit, seeds[i])
         out[i, : rows.shape[1]] = 0
         for at in range(n):

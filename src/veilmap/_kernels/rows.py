@@ -1,4 +1,4 @@
-"""Dense rows, one a user: their length, and their weighted sum."""
+"""Dense rows, one a user: their length, their entries that are not 0, their weighted sum."""
 
 import math
 
@@ -19,6 +19,16 @@ def lengths(start, stop, rows, out):
     """‖row‖ of rows start … stop."""
     for i in range(start, stop):
         out[i] = length(rows[i])
+
+
+@njit(nogil=True)
+def listed(row, cells, values):
+    """List the entries that are not 0, in order; how many there are."""
+    n = 0
+    for cell in range(len(row)):
+        cells[n], values[n] = cell, row[cell]
+        n += row[cell] != 0.0
+    return n
 
 
 @njit(nogil=True, cache=True)

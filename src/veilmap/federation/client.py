@@ -12,7 +12,7 @@ from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.gradients import gradients_of
 from veilmap.links import Links
 from veilmap.mechanisms import Contribution, Mechanism
-from veilmap.mechanisms.sums import Group, RunningSum
+from veilmap.mechanisms.sums import Group, Rest, RunningSum
 from veilmap.tiling import Tiles
 
 
@@ -85,9 +85,10 @@ class Clients:
         added = summing.add_gradients(
             broadcast.radio_map, self.links, self.mechanism, coins, tiles, group, total
         )
-        rest = Contribution(
-            np.empty((len(self.ids), 0)), added.propagation, self.links.counts,
-            places, broadcast.radio_map.propagation.laws,
+        rest = Rest(
+            added.norms, added.propagation, self.links.counts,
+            broadcast.radio_map.propagation.laws,
         )  # fmt: skip
         energy = self.mechanism.add_rest(rest, draws, coins, group, total)
+        total.users += len(self.ids)
         return Insight(added.loss, added.norms, energy)

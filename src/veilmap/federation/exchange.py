@@ -107,7 +107,7 @@ class InProcess:
                 total.broadcast, total.tiles, total.cohorts, users, turnout
             )
             total.take(came, turnout.answers, running)
-        elif recorder is None and can_add_up(self.mechanism, total.broadcast.radio_map):
+        elif recorder is None and can_add_up(self.mechanism, total.broadcast.radio_map, self.seed):
             single = Tiles.single(total.broadcast.radio_map.grid)
             insights, came, running = self._added_up(
                 total.broadcast, single, np.array([total.broadcast.cohort]), users, turnout
@@ -115,7 +115,7 @@ class InProcess:
             total.take(came, running)
         else:
             insights = []
-            for clients in self._answering(users, turnout, block_size(len(total.heights))):
+            for clients in self._answering(users, turnout, _block_size(total.cells)):
                 updates, insight = clients.answer(total.broadcast)
                 total.add(updates)
                 insights.append(insight)
@@ -155,16 +155,9 @@ class InProcess:
                 yield Clients(chosen, links.of_users(answers), self.mechanism, self.seed)
 
 
-def block_size(cells: int) -> int:
-    """How many users are added up at once."""
+def _block_size(cells: int) -> int:
+    """How many users are worked on at once."""
     return max(1, int(_BLOCK_BYTES / (3 * 8 * cells)))
-
-
-def blocks(users: int, cells: int) -> Iterator[slice]:
-    """The users who are added up together: engines that keep to it sum to the same bits."""
-    size = block_size(cells)
-    for first in range(0, users, size):
-        yield slice(first, first + size)
 
 
 def _refuse_dead_start(insights: list[Insight]) -> None:

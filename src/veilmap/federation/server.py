@@ -48,17 +48,32 @@ class RoundSum:
     broadcast: Broadcast
     largest_norm: float
     least_answers: int = 0
-    heights: NDArray[np.float64] = field(init=False)
-    propagation: NDArray[np.float64] = field(init=False)
-    links: int = field(default=0, init=False)
     clients: list[ClientId] = field(default_factory=list, init=False)
     refused: dict[ClientId, str] = field(default_factory=dict, init=False)
+    _running: RunningSum = field(init=False, repr=False)
     _unmask: Unmask | None = field(default=None, init=False, repr=False)
+    _unmasked: OpenedSum | None = field(default=None, init=False, repr=False)
     _problem_unmasking: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        self.heights = np.zeros(self.broadcast.radio_map.trained_cells)
-        self.propagation = np.zeros(len(self.broadcast.radio_map.theta))
+        self._running = RunningSum.empty([self.cells], self.parameters, whole=False)
+
+    @property
+    def cells(self) -> int:
+        """How many numbers of an upload are gradients of h."""
+        return self.broadcast.radio_map.trained_cells
+
+    @property
+    def parameters(self) -> int:
+        """How many are gradients of θ."""
+        return len(self.broadcast.radio_map.theta)
+
+    @property
+    def sum(self) -> OpenedSum:
+        """What has been added up so far, or what a mask hid."""
+        if self._unmasked is not None:
+            return self._unmasked
+        return OpenedSum(int(self._running.weights[0]), *self._running.total())
 
     @property
     def opens(self) -> bool:
@@ -86,9 +101,7 @@ class RoundSum:
         if opened is None:
             self._problem_unmasking = "too few nodes helped to unmask the sum"
             self.clients.clear()
-        else:
-            self.heights, self.propagation = opened.heights, opened.propagation
-            self.links = opened.links
+        self._unmasked = opened
 
     def add(self, updates: Iterable[Update]) -> None:
         """Take in some updates; bad ones are refused by name, the others are unharmed."""
@@ -98,29 +111,23 @@ class RoundSum:
             if problem:
                 self.refused[update.client] = problem
                 continue
-            rows.add_weighted(update.heights, float(update.links), self.heights)
-            self.propagation += update.links * update.propagation
-            self.links += update.links
+            self._running.add(update.heights, update.propagation, update.links)
             self.clients.append(update.client)
             seen.add(update.client)
 
     def take(self, clients: Sequence[ClientId], added: RunningSum) -> None:
-        """Take in users who were added up where they are."""
-        heights, propagation = added.total()
-        self.heights += heights
-        self.propagation += propagation
-        self.links += int(added.weights[0])
+        """Take in users who were added up where they are; nobody was added before."""
+        self._running = added
         self.clients += clients
 
     def means(self, mechanism: Mechanism) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The mean gradients of h and θ, as the mechanism reads them out of the sum."""
-        laws = self.broadcast.radio_map.propagation.laws
-        return mechanism.read(self.heights, self.propagation, self.links, laws)
+        laws, opened = self.broadcast.radio_map.propagation.laws, self.sum
+        return mechanism.read(opened.heights, opened.propagation, opened.links, laws)
 
     def upload_bytes(self, mechanism: Mechanism) -> int:
         """What those who answered sent."""
-        each = mechanism.upload_bytes(len(self.heights), len(self.propagation))
-        return len(self.clients) * each
+        return len(self.clients) * mechanism.upload_bytes(self.cells, self.parameters)
 
     def _problem(self, update: Update, seen: set[ClientId]) -> str:
         """Why an update cannot be used, or nothing."""
@@ -131,7 +138,7 @@ class RoundSum:
         if update.links < 1:
             return f"claims {update.links} links"
         shapes = update.heights.shape, update.propagation.shape
-        if shapes != (self.heights.shape, self.propagation.shape):
+        if shapes != ((self.cells,), (self.parameters,)):
             return f"has the wrong shape {shapes[0]}"
         norm = rows.length(update.heights)
         if not (np.isfinite(norm) and np.isfinite(update.propagation).all()):
@@ -194,7 +201,7 @@ class Server:
     def read(self, total: RoundSum) -> SeenSum:
         """The sum as this server sees it, once it is open."""
         means = total.means(self.mechanism)
-        return SeenSum(total.broadcast, tuple(total.clients), *means, total.links)
+        return SeenSum(total.broadcast, tuple(total.clients), *means, total.sum.links)
 
     def close_round(self, total: RoundSum | TiledSum) -> None:
         """Step by the weighted mean; a round without any leaves the map to the priors."""

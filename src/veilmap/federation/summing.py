@@ -1,7 +1,9 @@
 """Users of one process added up where they are: time and memory grow with the cells they cross."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,9 @@ from veilmap._threads import run_all
 from veilmap.errors import VeilmapError
 from veilmap.links import Links
 from veilmap.mechanisms import Mechanism
-from veilmap.mechanisms.sums import Coins, Group, RunningSum, Summand, lanes_of
+from veilmap.mechanisms.aligned import unit_free
+from veilmap.mechanisms.base import LEAST_NORM
+from veilmap.mechanisms.sums import LANES, Coins, Group, RunningSum, Summand
 from veilmap.radiomap import RadioMap
 from veilmap.tiling import Tiles
 
@@ -33,10 +37,14 @@ class Added:
     propagation: NDArray[np.float64]
 
 
-def can_add_up(mechanism: Mechanism, radio_map: RadioMap) -> bool:
-    """Whether users need no uploads of their own: two laws, nothing learned beside them."""
+def can_add_up(mechanism: Mechanism, radio_map: RadioMap, seed: int | None = None) -> bool:
+    """Whether users need no uploads of their own: two laws, nothing learned beside them.
+
+    Noise on gradients themselves is added so only with a seed: the system's bits come in bulk.
+    """
     plain = not (radio_map.propagation.between or len(radio_map.offsets) or radio_map.field)
-    return plain and mechanism.summand(1, 4) is not None
+    how = mechanism.summand(1, 4)
+    return plain and how is not None and (how.budget == 0 or seed is not None)
 
 
 def _summand(mechanism: Mechanism, cells: int, parameters: int) -> Summand:
@@ -58,24 +66,30 @@ def add_gradients(
     links, theta = radio_map.without_patterns(links), radio_map.propagation.as_array()
     loss, norms = np.empty((2, links.users))
     by_theta = np.empty((links.users, len(theta)))
-    ends = links.offsets, links.user_xyz, links.bs_xyz, links.gain_db
     windows = np.column_stack([tiles.windows[group.tiles], total.starts[group.tiles]])
-    known = radio_map.grid.frame, radio_map.terrain, theta, windows
     hows = [_summand(mechanism, int(cells), len(theta)) for cells in tiles.cells]
-    clip, scale = hows[0].clip, hows[0].scale
-    limits = np.array([how.limit for how in hows])[group.tiles]
+    how = hows[0]
+    known = (
+        links.offsets, links.user_xyz, links.bs_xyz, links.gain_db, radio_map.grid.frame,
+        radio_map.terrain, theta, windows, how.clip,
+    )  # fmt: skip
+    kernel: Callable[..., None] = few_cells.add_clipped
+    special: tuple[Any, ...] = ()
+    if how.scale:
+        limits = np.array([how.limit for how in hows])[group.tiles]
+        kernel = few_cells.add_on_lattice
+        special = how.scale, limits, coins.seeds, coins.takes_part
+    elif how.budget:
+        x, y, places = unit_free(radio_map.grid, links.mean_positions())
+        kernel = few_cells.add_noisy
+        special = (how.budget, how.kappa, x, y), places, LEAST_NORM * how.clip, coins.seeds
 
-    def part(lane: int, start: int, stop: int) -> None:
-        row = total.lanes[lane]
-        if scale:
-            few_cells.add_on_lattice(
-                start, stop, *ends, *known, clip, scale, limits, coins.seeds,
-                coins.takes_part, loss, by_theta, norms, row,
-            )  # fmt: skip
-        else:
-            few_cells.add_clipped(start, stop, *ends, *known, clip, loss, by_theta, norms, row)
+    def part(lane: int, first: int) -> None:
+        kernel(
+            first, links.users, LANES, *known, *special, loss, by_theta, norms, total.lanes[lane]
+        )
 
-    run_all([partial(part, *lane) for lane in lanes_of(links.users)])
+    run_all([partial(part, *lane) for lane in total.firsts()])
     if not np.isfinite(norms).all():
         raise VeilmapError("a gradient has an entry that is not finite")
     return Added(loss, norms, by_theta)

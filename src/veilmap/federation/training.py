@@ -183,7 +183,8 @@ def _check_tiling(
         raise VeilmapError("tiles are trained in process; on Flower run a federation for each tile")
     start = getattr(step, "start_propagation", None)  # a residual field has none
     plain = not calibrate and start is not None and start.laws == 2
-    if mechanism.summand(1, 4) is None or not plain:
+    how = mechanism.summand(1, 4)
+    if how is None or how.budget or not plain:
         raise VeilmapError(
             "tiles add users up where they are: for the mechanisms none and aggregate, and maps of"
             " two laws without offsets or a residual field"

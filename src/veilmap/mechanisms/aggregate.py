@@ -17,7 +17,7 @@ from veilmap.geometry import Grid
 from veilmap.mechanisms.base import Answer, Contribution, Mechanism, norms_of
 from veilmap.mechanisms.guarantees import PrivateSums
 from veilmap.mechanisms.lattice import DiscreteGaussian, discrete_gaussian
-from veilmap.mechanisms.sums import Coins, Group, RunningSum, Summand, lanes_of
+from veilmap.mechanisms.sums import LANES, Coins, Group, Rest, RunningSum, Summand
 from veilmap.noise import Draw
 
 # A sum of discrete Gaussians is not quite one. Kairouz, Liu and Steinke (ICML 2021, Theorem 1)
@@ -183,7 +183,7 @@ class AggregateGaussian(Mechanism):
         if not np.isfinite(norms).all():
             raise VeilmapError("a gradient has an entry that is not finite")
         coins = self.coins(draws)
-        theta = self._theta_on_lattice(raw, coins.seeds)
+        theta = self._theta_on_lattice(raw.propagation, raw.laws, coins.seeds)
         sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
         sent = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
 
@@ -203,15 +203,11 @@ class AggregateGaussian(Mechanism):
         )  # fmt: skip
 
     def add_rest(
-        self,
-        raw: Contribution,
-        draws: Sequence[Draw],
-        coins: Coins,
-        group: Group,
-        total: RunningSum,
+        self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
     ) -> NDArray[np.float64]:
         """Add ∂F_i/∂θ on the lattice, and everybody's share of noise."""
-        theta = self._theta_on_lattice(raw, coins.seeds) * coins.takes_part[:, None]
+        theta = self._theta_on_lattice(rest.propagation, rest.laws, coins.seeds)
+        theta *= coins.takes_part[:, None]
         total.add_theta(theta, group.tiles)
         np.add.at(total.weights, group.tiles, 1)
         samplers = {
@@ -220,11 +216,11 @@ class AggregateGaussian(Mechanism):
         }
         tiles = group.tiles.tolist()
 
-        def part(lane: int, start: int, stop: int) -> None:
-            for i in range(start, stop):
+        def part(lane: int, first: int) -> None:
+            for i in range(first, len(draws), LANES):
                 samplers[tiles[i]].add_to(total.of_tile(lane, tiles[i]), draws[i])
 
-        run_all([partial(part, *lane) for lane in lanes_of(len(draws))])
+        run_all([partial(part, *lane) for lane in total.firsts()])
         return np.array([self._energy(int(total.cells[tile]), samplers[tile]) for tile in tiles])
 
     def upload_bytes(self, cells: int, parameters: int) -> int:
@@ -267,10 +263,12 @@ class AggregateGaussian(Mechanism):
         """Σσ² of one user's share."""
         return cells * (sampler.deviation * self.clip / self.steps) ** 2
 
-    def _theta_on_lattice(self, raw: Contribution, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def _theta_on_lattice(
+        self, propagation: NDArray[np.float64], laws: int, seeds: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
         """∂F_i/∂θ clipped and rounded, (N, P)."""
-        axes = at_100_m(raw.laws, raw.propagation.shape[1] - 2 * raw.laws)
-        theta = np.ascontiguousarray(raw.propagation @ axes.T)
+        axes = at_100_m(laws, propagation.shape[1] - 2 * laws)
+        theta = np.ascontiguousarray(propagation @ axes.T)
         norms = norms_of(theta)
         if not np.isfinite(norms).all():
             raise VeilmapError("a gradient has an entry that is not finite")

@@ -11,6 +11,7 @@ from veilmap._threads import even_parts, run_parts
 from veilmap.geometry import Grid
 from veilmap.mechanisms.base import BudgetedNoise
 from veilmap.mechanisms.guarantees import NoGuarantee
+from veilmap.mechanisms.sums import Summand
 
 # κ₁ = (1/36)(1 + ρ/22). From 1/36 on the best plane is unique; 22 makes ρ = 100 give the
 # paper's 150 m (docs/allocation.md).
@@ -51,6 +52,10 @@ class GeometryAligned(BudgetedNoise):
     def variance_weight(self, cells: int) -> float:
         """κ = κ₁(3 − 2/M): the price of mean z² in the unit-free objective."""
         return _LEAST_WEIGHT * (1 + self.tradeoff / _TRADEOFF_UNIT) * (3 - 2 / cells)
+
+    def summand(self, cells: int, parameters: int) -> Summand:
+        """Clipped gradients with noise, each weighted by its links."""
+        return Summand(self.clip, budget=self.noise_budget, kappa=self.variance_weight(cells))
 
     def _variances(
         self,

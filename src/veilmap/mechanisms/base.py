@@ -14,7 +14,7 @@ from veilmap._threads import even_parts, run_parts
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid
 from veilmap.mechanisms.guarantees import Guarantee
-from veilmap.mechanisms.sums import Coins, Group, RunningSum, Summand
+from veilmap.mechanisms.sums import Coins, Group, Rest, RunningSum, Summand
 from veilmap.noise import Draw
 
 # A user whose gradient vanishes still sends noise, as if its norm were this share of the
@@ -124,16 +124,12 @@ class Mechanism(ABC):
         return Coins.untossed(len(draws))
 
     def add_rest(
-        self,
-        raw: Contribution,
-        draws: Sequence[Draw],
-        coins: Coins,
-        group: Group,
-        total: RunningSum,
+        self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
     ) -> NDArray[np.float64]:
-        """Add what is sent beside gradients of h, and noise; its energy Σσ², (N,).
+        """Count the users and add what was not added with their gradients of h.
 
-        ``raw.heights`` is empty: it was added already.
+        Real numbers were added whole, with those of θ and with noise; of whole numbers θ's and
+        the noise are left. Returns the noise's energy Σσ², (N,).
         """
         raise NotImplementedError
 
@@ -197,8 +193,15 @@ class UploadNoise(Mechanism):
 
         run_parts(clip, even_parts(len(raw)))
         energies = self._energies(np.minimum(norms, self.clip))
-        noise_energy = self._add_noise(uploads, energies, grid, places, draws)
-        return Protected(uploads, norms, noise_energy)
+        self._add_noise(uploads, energies, grid, places, draws)
+        return Protected(uploads, norms, self._noise_energies(energies))
+
+    def add_rest(
+        self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
+    ) -> NDArray[np.float64]:
+        """Only the weights J_i are left."""
+        np.add.at(total.weights, group.tiles, rest.counts)
+        return self._noise_energies(self._energies(np.minimum(rest.norms, self.clip)))
 
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """Noisy gradients of the heights, with those of θ and the number of links as they are."""
@@ -212,8 +215,8 @@ class UploadNoise(Mechanism):
         grid: Grid,
         places: NDArray[np.float64],
         draws: Sequence[Draw],
-    ) -> NDArray[np.float64]:
-        """Add noise to the clipped gradients in place; its energy Σσ², (N,)."""
+    ) -> None:
+        """Add noise to the clipped gradients in place."""
         variances = self._by_layers(uploads, energies, grid, places)
 
         def part(start: int, stop: int) -> None:
@@ -221,7 +224,6 @@ class UploadNoise(Mechanism):
                 draws[i].add_noise(uploads[i], variances[i])
 
         run_parts(part, even_parts(len(uploads)))
-        return variances.sum(axis=1)
 
     def _by_layers(
         self,
@@ -238,6 +240,10 @@ class UploadNoise(Mechanism):
         folded = np.sqrt(np.einsum("ilm,ilm->im", stacked, stacked))
         return np.tile(self._variances(folded, energies, grid, places) / layers, (1, layers))
 
+    @abstractmethod
+    def _noise_energies(self, energies: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Σσ² for clipped gradients of these energies, (N,)."""
+
     def _energies(self, norms: NDArray[np.float64]) -> NDArray[np.float64]:
         """‖ḡ‖² that the budget refers to; never 0, so that a vanishing gradient does not show."""
         return np.maximum(norms, LEAST_NORM * self.clip) ** 2
@@ -253,6 +259,14 @@ class BudgetedNoise(UploadNoise):
         super().__post_init__()
         budget = _checks.number("noise_budget", self.noise_budget, least=0)
         object.__setattr__(self, "noise_budget", budget)
+
+    def coins(self, draws: Sequence[Draw]) -> Coins:
+        """Seeds of the users' noise; only for draws that have one."""
+        seeds = np.array([draw.seed("") for draw in draws]).reshape(len(draws), 3)
+        return Coins(seeds, np.ones(len(draws), dtype=np.bool_))
+
+    def _noise_energies(self, energies: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.noise_budget * energies
 
     def largest_upload(self) -> float:
         """Ten times the root-mean-square norm at the clip: √(1 + μ) C."""

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.geometry import Grid
-from veilmap.mechanisms.base import Contribution, UploadNoise
+from veilmap.mechanisms.base import UploadNoise
 from veilmap.mechanisms.guarantees import NoGuarantee
-from veilmap.mechanisms.sums import Coins, Group, RunningSum, Summand
+from veilmap.mechanisms.sums import Summand
 from veilmap.noise import Draw
 
 
@@ -42,22 +42,12 @@ class NoNoise(UploadNoise):
         grid: Grid,
         places: NDArray[np.float64],
         draws: Sequence[Draw],
-    ) -> NDArray[np.float64]:
-        return np.zeros(len(uploads))
+    ) -> None:
+        """None."""
+
+    def _noise_energies(self, energies: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.zeros_like(energies)
 
     def summand(self, cells: int, parameters: int) -> Summand:
         """Clipped gradients, each weighted by its links."""
         return Summand(self.clip)
-
-    def add_rest(
-        self,
-        raw: Contribution,
-        draws: Sequence[Draw],
-        coins: Coins,
-        group: Group,
-        total: RunningSum,
-    ) -> NDArray[np.float64]:
-        """Add ∂F_i/∂θ and J_i as they are."""
-        total.add_theta(raw.counts[:, None] * raw.propagation, group.tiles)
-        np.add.at(total.weights, group.tiles, raw.counts)
-        return np.zeros(len(raw.counts))

@@ -7,8 +7,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-# Parts of a sum that threads add to side by side. Always as many, so that a sum of floats does
-# not depend on how many threads there are.
+from veilmap._kernels import rows
+
+# Parts of a sum that threads add to side by side: the k-th user is added to lane k mod LANES,
+# one after the other. So a sum of floats has the same bits however many threads there are,
+# however many users come at once, and whether they come with or without uploads of their own.
 LANES = 4
 
 
@@ -24,11 +27,16 @@ class Summand:
         Steps of the lattice per unit; 0 for real numbers, which count J_i times.
     limit : float
         Bound of the squared norm on the lattice.
+    budget, kappa : float
+        Of noise on the gradient itself: its energy over the gradient's, and what decides its
+        shape, κ; 0 for the same noise in every cell.
     """
 
     clip: float
     scale: float = 0.0
     limit: float = 0.0
+    budget: float = 0.0
+    kappa: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -48,13 +56,35 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Rest:
+    """What is left of some users once their gradients of h were added up.
+
+    Attributes
+    ----------
+    norms : (N,) float
+        ‖∂F_i/∂h‖ before clipping.
+    propagation : (N, P) float
+        ∂F_i/∂θ.
+    counts : (N,) int
+        J_i.
+    laws : int
+        How many pairs (intercept, slope) θ begins with.
+    """
+
+    norms: NDArray[np.float64]
+    propagation: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    laws: int = 2
+
+
+@dataclass(frozen=True)
 class Coins:
     """What users toss once a round, for all that they send in it.
 
     Attributes
     ----------
-    seeds : (N,) uint64
-        Of their roundings.
+    seeds : (N,) uint64, or (N, 3)
+        Of their roundings, or of their noise.
     takes_part : (N,) bool
         Whose gradients are in what they send, of h and θ alike.
     """
@@ -82,12 +112,15 @@ class RunningSum:
         P: how many are of θ.
     weights : (T,) int
         J_i of all users, or how many there are.
+    users : int
+        How many have been added.
     """
 
     lanes: NDArray
     cells: NDArray[np.int64]
     parameters: int
     weights: NDArray[np.int64]
+    users: int = 0
 
     @classmethod
     def empty(cls, cells: Sequence[int], parameters: int, *, whole: bool) -> "RunningSum":
@@ -106,8 +139,20 @@ class RunningSum:
         """A tile's numbers in one lane."""
         return self.lanes[lane, self.starts[tile] : self.starts[tile + 1]]
 
-    def add_theta(self, values: NDArray, tiles: NDArray[np.int64]) -> None:
-        """Add users' gradients of θ, (N, P), to their tiles' sums."""
+    def firsts(self) -> list[tuple[int, int]]:
+        """Each lane with the first of the users to come that it takes; then every LANES-th."""
+        return [(lane, (lane - self.users) % LANES) for lane in range(LANES)]
+
+    def add(self, heights: NDArray, propagation: NDArray, weight: int) -> None:
+        """Add one user's upload to the sum of the first tile."""
+        lane = self.of_tile(self.users % LANES, 0)
+        rows.add_weighted(heights, float(weight), lane)
+        lane[self.cells[0] :] += weight * propagation
+        self.weights[0] += weight
+        self.users += 1
+
+    def add_theta(self, values: NDArray[np.int64], tiles: NDArray[np.int64]) -> None:
+        """Add users' gradients of θ as whole numbers, (N, P), to their tiles' sums."""
         for tile in np.unique(tiles):
             self.of_tile(0, tile)[self.cells[tile] :] += values[tiles == tile].sum(axis=0)
 
@@ -116,9 +161,3 @@ class RunningSum:
         first, after = self.starts[tile : tile + 2]
         summed = self.lanes[:, first:after].sum(axis=0).astype(np.float64)
         return summed[: self.cells[tile]], summed[self.cells[tile] :]
-
-
-def lanes_of(users: int) -> list[tuple[int, int, int]]:
-    """Each lane with the first of its users and the one after the last."""
-    bounds = np.linspace(0, users, LANES + 1).astype(np.int64).tolist()
-    return [(lane, *bounds[lane : lane + 2]) for lane in range(LANES)]

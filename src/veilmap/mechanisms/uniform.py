@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from veilmap.geometry import Grid
 from veilmap.mechanisms.base import BudgetedNoise
 from veilmap.mechanisms.guarantees import NoGuarantee
+from veilmap.mechanisms.sums import Summand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,10 @@ class UniformNoise(BudgetedNoise):
         "it is obfuscation: the noise's variance follows the private gradient, so the noise"
         " itself tells of it, and θ's gradient leaves without any"
     )
+
+    def summand(self, cells: int, parameters: int) -> Summand:
+        """Clipped gradients with noise, each weighted by its links."""
+        return Summand(self.clip, budget=self.noise_budget)
 
     def _variances(
         self,

@@ -8,7 +8,7 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid as FlowerGrid
 
 from veilmap.errors import VeilmapError
-from veilmap.federation.exchange import Gathered, Recorder, blocks
+from veilmap.federation.exchange import Gathered, Recorder
 from veilmap.federation.flower import records
 from veilmap.federation.flower.records import UnreadableError
 from veilmap.federation.messages import ClientId, Update
@@ -95,11 +95,10 @@ class FlowerExchange:
             answers, problem = _read(replies.get(node), own, self.deadline)
             updates |= answers
             absent |= {user: problem for user in own if user not in answers}
-        for block in blocks(len(users), len(total.heights)):
-            came = [updates[user] for user in users[block] if user in updates]
-            total.add(came)
-            if recorder:
-                recorder.add([update for update in came if update.client not in total.refused])
+        came = [updates[user] for user in users if user in updates]
+        total.add(came)
+        if recorder:
+            recorder.add([update for update in came if update.client not in total.refused])
         return Gathered(absent=absent)
 
     def _introduce(self, nodes: Iterable[int]) -> None:
