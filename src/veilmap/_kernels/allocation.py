@@ -53,13 +53,16 @@ def _add_rows(ax, ay, b, x, y, sum_x, sum_xx):
 
 
 @njit(inline="always")
-def _moments(ax, ay, b, x, y, sum_x, sum_xx, cells, q, listed):
-    """The same sums over active cells (plane above q), then Σq, Σqx, Σqy, Σq² over them."""
+def _moments(ax, ay, b, x, y, sum_x, sum_xx, own, listed):
+    """The same sums over active cells (plane above q), then Σq, Σqx, Σqy, Σq² over them.
+
+    ``own`` has x, y and q of the cells where q is not 0, of which there are ``listed``.
+    """
     n, s_x, s_y, s_xx, s_xy, s_yy = _add_rows(ax, ay, b, x, y, sum_x, sum_xx)
-    columns = len(x)
+    own_x, own_y, q = own
     s_q = s_qx = s_qy = s_qq = 0.0
     for k in range(listed):
-        cx, cy = x[cells[k] % columns], y[cells[k] // columns]
+        cx, cy = own_x[k], own_y[k]
         plane = ax * cx + ay * cy + b
         if plane > q[k]:
             s_q += q[k]
@@ -77,39 +80,41 @@ def _moments(ax, ay, b, x, y, sum_x, sum_xx, cells, q, listed):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, cells, q, listed):
+def _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, own, listed):
     """The plane a·c + b that maximises the objective; ``spent`` = M μ/(1+μ) is to be placed.
 
     Ascends Φ(v) = 2 v·e − |v|² − κ mean z² at a = v/κ by Newton steps. Φ is concave where
     κ ≥ 1/12, its gradient is 2(e − v) and its Hessian 2(S_A/(Mκ) − I), with S_A the scatter
     of the active cells.
     """
-    columns = len(x)
-    size = float(columns * len(y))
+    size = float(len(x) * len(y))
+    own_x, own_y, q = own
     all_qx = all_qy = all_qq = 0.0
     for k in range(listed):
-        all_qx += q[k] * x[cells[k] % columns]
-        all_qy += q[k] * y[cells[k] // columns]
+        all_qx += q[k] * own_x[k]
+        all_qy += q[k] * own_y[k]
         all_qq += q[k] * q[k]
 
     far = 1.0 - 1.0 / (12.0 * kappa)
     reach = 1.0 / far if far > 0.3 else 1.0
     vx, vy = -px * reach, -py * reach
     best_vx, best_vy, best_b, best = vx, vy, 1.0, -math.inf
+    b = 1.0
     for _ in range(_MOST_STEPS):
         ax, ay = vx / kappa, vy / kappa
-        # Right of the root from the start (all cells active), Newton only moves left.
-        b = 1.0
-        for _ in range(_MOST_OFFSETS):
+        # What is placed is convex in b: Newton's first step, from the b of the plane before,
+        # ends right of the root, and all others only move left.
+        for step in range(_MOST_OFFSETS):
             n, s_x, s_y, s_xx, s_xy, s_yy, s_q, s_qx, s_qy, s_qq = _moments(
-                ax, ay, b, x, y, sum_x, sum_xx, cells, q, listed
+                ax, ay, b, x, y, sum_x, sum_xx, own, listed
             )
-            if n < 0.5:
-                break
+            if n < 0.5:  # no cell is active: start again from right of the root
+                b = 1.0
+                continue
             new = (spent + s_q - ax * s_x - ay * s_y) / n
             moved = b - new
             b = new
-            if moved <= 1e-14 * (1.0 + abs(b)):
+            if abs(moved) <= 1e-14 * (1.0 + abs(b)) or (step > 0 and moved <= 0.0):
                 break
         ex = (ax * s_xx + ay * s_xy + b * s_x + all_qx - s_qx) / size - px
         ey = (ax * s_xy + ay * s_yy + b * s_y + all_qy - s_qy) / size - py
@@ -140,47 +145,20 @@ def _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, cells, q, listed):
     return best_vx / kappa, best_vy / kappa, best_b
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _above_plane(ax, ay, b, x, y, energy):
-    """Number of active cells, and Σ max(0, a·c + b − q), over every cell.
+@njit(nogil=True, error_model="numpy")
+def _offset(ax, ay, b, spent, x, y, sum_x, sum_xx, own, n):
+    """The offset b that spends the budget on all cells, by Newton from a near guess, and n_A.
 
-    Four sums side by side let the processor add four cells at once. Written out, because a
-    compiler that is free to reorder sums gives other bits in another process.
+    Also Σ max(0, a·c + b − q), what it spends.
     """
-    columns = len(x)
-    fours = columns - columns % 4
-    n = 0
-    s_0 = s_1 = s_2 = s_3 = 0.0
-    for r in range(len(y)):
-        level = ay * y[r] + b
-        row = energy[r * columns : (r + 1) * columns]
-        for j in range(0, fours, 4):
-            above_0 = ax * x[j] + level - row[j]
-            above_1 = ax * x[j + 1] + level - row[j + 1]
-            above_2 = ax * x[j + 2] + level - row[j + 2]
-            above_3 = ax * x[j + 3] + level - row[j + 3]
-            s_0 += max(above_0, 0.0)
-            s_1 += max(above_1, 0.0)
-            s_2 += max(above_2, 0.0)
-            s_3 += max(above_3, 0.0)
-            n += (above_0 > 0.0) + (above_1 > 0.0) + (above_2 > 0.0) + (above_3 > 0.0)
-        for j in range(fours, columns):
-            above_0 = ax * x[j] + level - row[j]
-            s_0 += max(above_0, 0.0)
-            n += above_0 > 0.0
-    return n, (s_0 + s_1) + (s_2 + s_3)
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _offset(ax, ay, b, spent, x, y, energy):
-    """The offset b that spends the budget, by Newton from a near guess, and what it spends."""
     total = 0.0
     for _ in range(_MOST_OFFSETS):
-        n, total = _above_plane(ax, ay, b, x, y, energy)
-        if n == 0:  # no cell is active: start again from right of the root
+        active, s_x, s_y, _, _, _, s_q, _, _, _ = _moments(ax, ay, b, x, y, sum_x, sum_xx, own, n)
+        if active < 0.5:
             b = 1.0
             continue
-        moved = (total - spent) / n
+        total = ax * s_x + ay * s_y + b * active - s_q
+        moved = (total - spent) / active
         if abs(moved) <= 1e-14 * (1.0 + abs(b)):
             break
         b -= moved
@@ -189,43 +167,60 @@ def _offset(ax, ay, b, spent, x, y, energy):
 
 @njit(nogil=True)
 def aligned_room(x, y):
-    """What `allocate` works in: running totals of x and x², a row of energies, a list of them."""
+    """What `allocate` works in: running totals of x and x², and lists of x, y and q of cells."""
     columns, size = len(x), len(x) * len(y)
     sum_x, sum_xx = np.zeros(columns + 1), np.zeros(columns + 1)
     sum_x[1:], sum_xx[1:] = np.cumsum(x), np.cumsum(x * x)
-    return sum_x, sum_xx, np.zeros(size), np.empty(size, np.int64), np.empty(size)
+    return sum_x, sum_xx, (np.empty(size), np.empty(size), np.empty(size))
 
 
 @njit(nogil=True, error_model="numpy")
 def allocate(cells, values, n, px, py, x, y, budget, kappa, energy, room, variances):
-    """σ² of every cell for a clipped gradient of n ``values`` in ``cells``, and 0 elsewhere.
+    """σ² of every cell for a clipped gradient of n ``values`` in ``cells``, 0 elsewhere.
 
-    ``energy`` is ‖ḡ‖², above 0; Σσ² = budget · energy.
+    ``cells`` are in order. ``energy`` is ‖ḡ‖², above 0; Σσ² = budget · energy.
     """
-    sum_x, sum_xx, energies, listed_cells, listed_q = room
+    sum_x, sum_xx, own = room
     columns, size = len(x), len(x) * len(y)
     spent = size * budget / (1.0 + budget)
-    threshold = _LISTED * budget / (1.0 + budget)
     per_unit = size / ((1.0 + budget) * energy)  # 1 / the mean energy after noise
-    listed = 0
-    for at in range(n):
-        value = values[at] * values[at] * per_unit
-        energies[cells[at]] = value
-        listed_cells[listed] = cells[at]
-        listed_q[listed] = value
-        listed += value > threshold
-    ax, ay, b = _best_plane(
-        px, py, kappa, spent, x, y, sum_x, sum_xx, listed_cells, listed_q, listed
-    )
-    b, total = _offset(ax, ay, b, spent, x, y, energies)
+    large = _list_large_first(cells, values, n, x, y, per_unit, spent / size, own)
+    ax, ay, b = _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, own, large)
+    b, total = _offset(ax, ay, b, spent, x, y, sum_x, sum_xx, own, n)
     scale = budget * energy / total
+    at = 0
     for r in range(len(y)):
-        level = ay * y[r] + b
-        own, row = energies[r * columns : (r + 1) * columns], variances[r * columns :]
+        level, row = ay * y[r] + b, variances[r * columns : (r + 1) * columns]
         for j in range(columns):
-            row[j] = scale * max(ax * x[j] + level - own[j], 0.0)
+            row[j] = scale * max(ax * x[j] + level, 0.0)
+        while at < n and cells[at] < (r + 1) * columns:
+            j, q = cells[at] - r * columns, values[at] * values[at] * per_unit
+            row[j] = scale * max(ax * x[j] + level - q, 0.0)
+            at += 1
+
+
+@njit(nogil=True)
+def _list_large_first(cells, values, n, x, y, per_unit, mean_noise, own):
+    """Fill ``own`` with x, y and q; first the cells that count for the plane, how many those are.
+
+    The others have too little energy to move it, but the budget is spent on them as well.
+    """
+    own_x, own_y, q = own
+    large, small = 0, n
+    row, line = 0, 0  # that a cell lies in, and its first cell: dividing would take longer
     for at in range(n):
-        energies[cells[at]] = 0.0
+        while cells[at] >= line + len(x):
+            row, line = row + 1, line + len(x)
+        value = values[at] * values[at] * per_unit
+        if value > _LISTED * mean_noise:
+            place = large
+            large += 1
+        else:
+            small -= 1
+            place = small
+        own_x[place], own_y[place] = x[cells[at] - line], y[row]
+        q[place] = value
+    return large
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -251,7 +246,7 @@ def planes_with_centroids(centroids, kappa, x, y, slopes):
     columns, size = len(x), float(len(x) * len(y))
     sum_x, sum_xx = np.zeros(columns + 1), np.zeros(columns + 1)
     sum_x[1:], sum_xx[1:] = np.cumsum(x), np.cumsum(x * x)
-    cells, q = np.empty(0, np.int64), np.empty(0)
+    nothing = np.empty(0), np.empty(0), np.empty(0)
     for i in range(len(centroids)):
         vx = vy = 0.0
         for _ in range(_MOST_STEPS):
@@ -259,7 +254,7 @@ def planes_with_centroids(centroids, kappa, x, y, slopes):
             b = 1.0
             for _ in range(_MOST_OFFSETS):
                 n, s_x, s_y, s_xx, s_xy, s_yy, _, _, _, _ = _moments(
-                    ax, ay, b, x, y, sum_x, sum_xx, cells, q, 0
+                    ax, ay, b, x, y, sum_x, sum_xx, nothing, 0
                 )
                 new = (size - ax * s_x - ay * s_y) / n
                 moved = b - new
