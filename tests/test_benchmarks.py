@@ -3,7 +3,7 @@ import pytest
 
 from veilmap import benchmarks, cli
 from veilmap.attacks import WeightedCentroid
-from veilmap.benchmarks import Figure, Stage, figures_of, page_written, stages
+from veilmap.benchmarks import Figure, Stage, _alternatives, figures_of, page_written, stages
 from veilmap.benchmarks._stage import growth_exponent
 from veilmap.geometry import trace
 from veilmap.gradients import local_gradients
@@ -100,21 +100,28 @@ def test_alternatives_do_the_same_work(setting):
     """A ratio to something that computes less would be no ratio at all."""
     grid, data, radio_map = setting.grid, setting.data, setting.radio_map
     ours = trace(grid, data.user_xyz, data.bs_xyz)
-    theirs = stages.sorted_crossings(grid, data.user_xyz, data.bs_xyz)
+    theirs = _alternatives.sorted_crossings(grid, data.user_xyz, data.bs_xyz)
     np.testing.assert_array_equal(theirs.offsets, ours.offsets)
     np.testing.assert_array_equal(theirs.cells, ours.cells)
     np.testing.assert_allclose(theirs.chords, ours.chords, atol=1e-6)
     np.testing.assert_allclose(theirs.heights, ours.heights, atol=1e-6)
-    made, plain = local_gradients(radio_map, data), stages.traced_gradients(radio_map, data, ours)
+    made, plain = (
+        local_gradients(radio_map, data),
+        _alternatives.traced_gradients(radio_map, data, ours),
+    )
     largest = np.abs(made.heights).max()
     np.testing.assert_allclose(plain.heights, made.heights, atol=1e-8 * largest)
     np.testing.assert_allclose(plain.propagation, made.propagation, rtol=1e-8)
     np.testing.assert_allclose(plain.loss, made.loss, rtol=1e-8)
     np.testing.assert_allclose(
-        stages.dense_sum(radio_map, data), stages.added_up(radio_map, data), atol=1e-9
+        _alternatives.dense_sum(radio_map, data), stages.added_up(radio_map, data), atol=1e-9
+    )
+    noisy = GeometryAligned(noise_budget=50)
+    np.testing.assert_array_equal(
+        stages.uploads_added_up(radio_map, data, noisy), stages.added_up(radio_map, data, noisy)
     )
     np.testing.assert_allclose(
-        stages.plain_centroids(setting.seen.uploads, grid),
+        _alternatives.centroids(setting.seen.uploads, grid),
         WeightedCentroid().positions(setting.seen.uploads, setting.transcript),
     )
 
@@ -122,7 +129,9 @@ def test_alternatives_do_the_same_work(setting):
 def test_scipy_finds_the_same_allocation(setting):
     mechanism = GeometryAligned(noise_budget=50)
     ours = mechanism.variances(setting.gradients, setting.grid, setting.places)
-    theirs = stages.bfgs_variances(mechanism, setting.gradients, setting.grid, setting.places)
+    theirs = _alternatives.bfgs_variances(
+        mechanism, setting.gradients, setting.grid, setting.places
+    )
     apart = np.abs(theirs - ours).max(axis=1) / ours.max(axis=1)
     assert apart.max() < 1e-3
 

@@ -64,6 +64,10 @@ def added_up(data, mechanism, broadcast, share=1.0):
     return total
 
 
+def test_every_mechanism_is_tried_here():
+    assert {mechanism.name for mechanism in MECHANISMS} == set(vm.mechanisms.MECHANISMS)
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_sum_is_that_of_the_uploads(town, mechanism):
     scene, data = town

@@ -17,6 +17,7 @@ from veilmap.accounting import calibrated
 from veilmap.attacks import MatchedFilter, WeightedCentroid
 from veilmap.attacks.candidates import Candidates
 from veilmap.baselines import NearestNeighbours
+from veilmap.benchmarks import _alternatives as plain
 from veilmap.benchmarks._figure import alternate
 from veilmap.benchmarks._stage import Stage, growth_exponent
 from veilmap.benchmarks.growth import random_links, sum_of_gradients
@@ -25,21 +26,21 @@ from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.server import RoundSum
 from veilmap.federation.transcript import SeenRound, Transcript
-from veilmap.geometry import Crossings, Grid, offsets_of, trace
-from veilmap.gradients import LocalGradients, local_gradients
+from veilmap.geometry import Grid, trace
+from veilmap.gradients import local_gradients
 from veilmap.measurements import Measurements
 from veilmap.mechanisms import AggregateGaussian, GeometryAligned, NoNoise, UniformNoise
-from veilmap.mechanisms.aligned import unit_free
-from veilmap.mechanisms.base import LEAST_NORM, UploadNoise, norms_of
+from veilmap.mechanisms.base import UploadNoise, norms_of
 from veilmap.mechanisms.fitting import fitted
 from veilmap.mechanisms.lattice import DiscreteGaussian, discrete_gaussian
 from veilmap.mechanisms.sums import RunningSum
 from veilmap.noise import Draw, draw
-from veilmap.radiomap import RadioMap, log_distance
+from veilmap.radiomap import RadioMap
 from veilmap.scene import Scene
 from veilmap.tiling import Tiles
 
 _BUDGET = 50.0
+_BARE = NoNoise()
 _GROUND = 300.0  # side of the city, in metres
 _ROUNDS = 200  # of a whole training
 _TRAINED = 60  # before the stages are measured: neither a flat map nor a finished one
@@ -180,48 +181,9 @@ def _tracing(setting: Setting) -> Case:
     ends = setting.grid, setting.data.user_xyz, setting.data.bs_xyz
     return Case(
         "tracing links", partial(trace, *ends),
-        "NumPy sorting all crossings", partial(sorted_crossings, *ends),
+        "NumPy sorting all crossings", partial(plain.sorted_crossings, *ends),
         "links", _LINKS, at,
     )  # fmt: skip
-
-
-def sorted_crossings(
-    grid: Grid, user_xyz: NDArray[np.float64], bs_xyz: NDArray[np.float64]
-) -> Crossings:
-    """The same as `trace` for links whose ends are on the grid and not on its lines.
-
-    All crossings with grid lines are listed, and sorted link by link in one call.
-    """
-    upward = (user_xyz[:, 2] <= bs_xyz[:, 2])[:, None]
-    low, high = np.where(upward, user_xyz, bs_xyz), np.where(upward, bs_xyz, user_xyz)
-    x, y = ((low[:, :2] - grid.origin) / grid.cell_size).T.copy()
-    step_x, step_y = ((high - low)[:, :2] / grid.cell_size).T.copy()
-    links = np.arange(len(low))
-    keys = np.concatenate([links, links + 1, _cuts(x, step_x), _cuts(y, step_y)])
-    keys.sort()
-    chord = np.diff(keys)
-    inside = np.flatnonzero(chord > 1e-10)  # not where one link ends and the next begins
-    chord = chord[inside]
-    middle = keys[inside] + 0.5 * chord
-    own = middle.astype(np.int64)
-    along = middle - own
-    column = (x[own] + along * step_x[own]).astype(np.int64)
-    row = (y[own] + along * step_y[own]).astype(np.int64)
-    length, rise = np.hypot(step_x, step_y) * grid.cell_size, high[:, 2] - low[:, 2]
-    return Crossings(
-        offsets_of(np.bincount(own, minlength=len(low))), row * grid.shape[1] + column,
-        chord * length[own], low[:, 2][own] + along * rise[own],
-    )  # fmt: skip
-
-
-def _cuts(start: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Number of the link + t of every crossing with lines across one axis."""
-    ends = np.sort(np.column_stack([start, start + step]), axis=1)
-    first = np.ceil(ends[:, 0]).astype(np.int64)
-    counts = np.ceil(ends[:, 1]).astype(np.int64) - first
-    own = np.repeat(np.arange(len(start)), counts)
-    line = first[own] + np.arange(len(own)) - offsets_of(counts)[own]
-    return own + (line - start[own]) / step[own]
 
 
 # ---- Loss and gradients
@@ -236,33 +198,9 @@ def _gradients(setting: Setting) -> Case:
     return Case(
         "loss and gradients", partial(local_gradients, setting.radio_map, setting.data),
         "NumPy, cells traced before",
-        partial(traced_gradients, setting.radio_map, setting.data, crossings),
+        partial(plain.traced_gradients, setting.radio_map, setting.data, crossings),
         "links", _LINKS, at,
     )  # fmt: skip
-
-
-def traced_gradients(
-    radio_map: RadioMap, data: Measurements, crossings: Crossings
-) -> LocalGradients:
-    """The same as `local_gradients`, whole arrays at a time, with the cells already known."""
-    links, cells, k = data.links, radio_map.grid.cells, radio_map.sharpness
-    e = np.exp(k * (radio_map.heights.ravel()[crossings.cells] - crossings.heights))
-    s = np.exp(-np.add.reduceat(np.log1p(e), crossings.offsets[:-1]))
-    log_d = log_distance(links.user_xyz, links.bs_xyz)
-    theta = radio_map.propagation.as_array()
-    clear, blocked = theta[0] + theta[1] * log_d, theta[2] + theta[3] * log_d
-    residual = links.gain_db - (blocked + (clear - blocked) * s)
-    user = np.repeat(np.arange(links.users), links.counts)
-    slope = -2 * residual / links.counts[user]  # ∂F_i/∂γ
-    walked = np.diff(crossings.offsets)
-    entries = np.repeat(-slope * (clear - blocked) * s * k, walked) * (e / (1 + e))
-    places = np.repeat(user * cells, walked) + crossings.cells
-    by_heights = np.zeros((links.users, cells))
-    by_heights.ravel()[:] = np.bincount(places, entries, by_heights.size)
-    shares = slope * np.array([s, s * log_d, 1 - s, (1 - s) * log_d])
-    by_theta = np.add.reduceat(shares, links.offsets[:-1], axis=1).T
-    loss = np.add.reduceat(residual**2, links.offsets[:-1]) / links.counts
-    return LocalGradients(loss, by_heights, by_theta, links.counts)
 
 
 # ---- Allocation of noise
@@ -281,53 +219,9 @@ def _allocation(setting: Setting) -> Case:
         "allocating aligned noise",
         partial(mechanism.variances, rows, setting.grid, setting.places),
         "SciPy's BFGS, exact slopes",
-        partial(bfgs_variances, mechanism, rows[some], setting.grid, setting.places[some]),
+        partial(plain.bfgs_variances, mechanism, rows[some], setting.grid, setting.places[some]),
         "cells", tuple(side**2 for side in _SIDES[:3]), at, _SHARE,
     )  # fmt: skip
-
-
-def bfgs_variances(
-    mechanism: GeometryAligned,
-    gradients: NDArray[np.float64],
-    grid: Grid,
-    user_xy: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """The same as `variances`, user by user, with SciPy looking for the best plane."""
-    x, y, places = unit_free(grid, user_xy)
-    centres = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    kappa = mechanism.variance_weight(grid.cells)
-    budget = mechanism.noise_budget
-    result = np.empty_like(gradients)
-    for row, place, own in zip(gradients, places, result, strict=True):
-        energy = max(row @ row, (LEAST_NORM * mechanism.clip) ** 2)
-        unit = (1 + budget) * energy / grid.cells  # the mean energy after noise
-        own[:] = unit * _best_noise(row**2 / unit, centres, place, kappa, budget)
-    return result
-
-
-def _best_noise(
-    q: NDArray[np.float64],
-    centres: NDArray[np.float64],
-    place: NDArray[np.float64],
-    kappa: float,
-    budget: float,
-) -> NDArray[np.float64]:
-    """σ² = max(0, a·c + b − q) that maximises |e|² − κ mean z² (docs/allocation.md)."""
-    from scipy.optimize import minimize
-
-    spent, counts = len(q) * budget / (1 + budget), np.arange(1, len(q) + 1)
-
-    def noise(v: NDArray[np.float64]) -> NDArray[np.float64]:
-        above = centres @ (v / kappa) - q
-        b = np.min((spent - np.cumsum(-np.sort(-above))) / counts)
-        return np.maximum(0, above + b)
-
-    def climbed(v: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        z = q + noise(v)
-        e = z @ centres / len(q) - place
-        return float(v @ v + kappa * (z @ z) / len(q) - 2 * v @ e), 2 * (v - e)
-
-    return noise(minimize(climbed, -place, jac=True, method="BFGS").x)
 
 
 # ---- Noise
@@ -350,7 +244,7 @@ def _noise(name: str, mechanism: UploadNoise, setting: Setting) -> Case:
     users = len(setting.gradients)
     return Case(
         name, at(users), "NumPy's standard_normal alone",
-        partial(normals, np.empty_like(setting.gradients), _generators(users)),
+        partial(plain.normals, np.empty_like(setting.gradients), _generators(users)),
         "users", _USERS, at,
     )  # fmt: skip
 
@@ -367,7 +261,7 @@ def _lattice(setting: Setting) -> Case:
     return Case(
         "discrete Gaussian noise", at(users), "NumPy's normals, rounded",
         partial(
-            rounded_noise, sampler.deviation, np.zeros((users, cells), np.int64),
+            plain.rounded_noise, sampler.deviation, np.zeros((users, cells), np.int64),
             _generators(users),
         ),
         "users", _USERS, at,
@@ -380,29 +274,6 @@ def whole_noise(sampler: DiscreteGaussian, rows: NDArray[np.int64], draws: list[
     def part(start: int, stop: int) -> None:
         for i in range(start, stop):
             sampler.add_to(rows[i], draws[i])
-
-    _threads.run_parts(part, _threads.even_parts(len(rows)))
-
-
-def normals(rows: NDArray[np.float64], generators: list[np.random.Generator]) -> None:
-    """Normal numbers and nothing else, on as many threads as ours."""
-
-    def part(start: int, stop: int) -> None:
-        for i in range(start, stop):
-            generators[i].standard_normal(out=rows[i])
-
-    _threads.run_parts(part, _threads.even_parts(len(rows)))
-
-
-def rounded_noise(
-    deviation: float, rows: NDArray[np.int64], generators: list[np.random.Generator]
-) -> None:
-    """Add rounded normal numbers: quick to write, and nothing is proven of them."""
-
-    def part(start: int, stop: int) -> None:
-        for i in range(start, stop):
-            numbers = generators[i].standard_normal(rows.shape[1])
-            rows[i] += np.rint(deviation * numbers).astype(np.int64)
 
     _threads.run_parts(part, _threads.even_parts(len(rows)))
 
@@ -448,25 +319,49 @@ def _adding_up(setting: Setting) -> Case:
 
     return Case(
         "gradients added up as made", partial(added_up, setting.radio_map, setting.data),
-        "dense rows, weights @ rows", partial(dense_sum, setting.radio_map, setting.data),
+        "dense rows, weights @ rows", partial(plain.dense_sum, setting.radio_map, setting.data),
         "users", _CROWDS, at,
     )  # fmt: skip
 
 
-def added_up(radio_map: RadioMap, data: Measurements) -> NDArray[np.float64]:
-    """Σ J_i ḡ_i without an upload of anybody."""
-    links, tiles = data.links, Tiles.single(radio_map.grid)
+def _adding_noise(setting: Setting) -> Case:
+    noisy = GeometryAligned(noise_budget=_BUDGET)
+
+    def at(users: int) -> Work:
+        return partial(added_up, setting.radio_map, random_links(200 * users, 0), noisy)
+
+    return Case(
+        "noisy gradients added up as made",
+        partial(added_up, setting.radio_map, setting.data, noisy),
+        "our uploads, made and screened and summed",
+        partial(uploads_added_up, setting.radio_map, setting.data, noisy), "users", _CROWDS, at,
+    )  # fmt: skip
+
+
+def added_up(
+    radio_map: RadioMap, data: Measurements, mechanism: UploadNoise = _BARE
+) -> NDArray[np.float64]:
+    """Σ J_i g̃_i without an upload of anybody."""
+    tiles, clients = Tiles.single(radio_map.grid), _clients(data, mechanism)
     total = RunningSum.empty(tiles.cells.tolist(), len(radio_map.theta), whole=False)
-    clients = Clients(range(links.users), links, NoNoise(), seed=0)
-    broadcast = Broadcast(0, radio_map, links.users)
-    clients.add_up(broadcast, tiles, np.array([links.users]), total)
+    cohort = clients.links.users
+    clients.add_up(Broadcast(0, radio_map, cohort), tiles, np.array([cohort]), total)
     return total.total()[0]
 
 
-def dense_sum(radio_map: RadioMap, data: Measurements) -> NDArray[np.float64]:
-    """The same with everybody's gradient in memory, and one product."""
-    made = local_gradients(radio_map, data)
-    return (made.counts / np.maximum(1, norms_of(made.heights))) @ made.heights
+def uploads_added_up(
+    radio_map: RadioMap, data: Measurements, mechanism: UploadNoise
+) -> NDArray[np.float64]:
+    """The same from everybody's upload."""
+    clients = _clients(data, mechanism)
+    broadcast = Broadcast(0, radio_map, clients.links.users)
+    total = RoundSum(broadcast, mechanism.largest_upload())
+    total.add(clients.answer(broadcast)[0])
+    return total.sum.heights
+
+
+def _clients(data: Measurements, mechanism: UploadNoise) -> Clients:
+    return Clients(range(data.links.users), data.links, mechanism, seed=0)
 
 
 def clipped(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -530,14 +425,8 @@ def _centroid(setting: Setting) -> Case:
 
     return Case(
         "centroid attack", at(len(uploads)), "NumPy's squares @ centres",
-        partial(plain_centroids, uploads, setting.grid), "users", _USERS, at,
+        partial(plain.centroids, uploads, setting.grid), "users", _USERS, at,
     )  # fmt: skip
-
-
-def plain_centroids(uploads: NDArray[np.float32], grid: Grid) -> NDArray[np.float64]:
-    """The same for uploads that are not all zeros."""
-    energy = uploads.astype(np.float64) ** 2
-    return energy @ grid.centres / energy.sum(axis=1)[:, None]
 
 
 def _matched_filter(setting: Setting) -> Case:
@@ -558,5 +447,6 @@ def _matched_filter(setting: Setting) -> Case:
 
 STAGES = (
     _tracing, _gradients, _allocation, _uniform, _aligned, _lattice, _screening, _adding_up,
+    _adding_noise,
     _step, _prediction, _centroid, _matched_filter,
 )  # fmt: skip

@@ -26,8 +26,11 @@ from veilmap.noise import Draw
 LEAST_DEVIATION = 2.1
 _UNEVEN = 1e-7
 
-# Rounding at random lengthens a vector. This share of its squared length it may add.
-ROOM = 1 / 8
+# Rounding at random lengthens a vector: by ¼ of a squared step per entry that is not 0, at most
+# and on average. So many entries are allowed for, and this share of the squared length. Where that
+# does not do, the vector is made shorter: allowing for everybody would cost all of them noise.
+_ENTRIES = 1000
+ROOM = 1 / 16
 
 # Until `fitted` chooses: levels and bits that suit few users.
 _LEVELS, _BITS = 1024, 32
@@ -252,9 +255,9 @@ class AggregateGaussian(Mechanism):
         return max(self.theta_share, 1e-12) * self.clip / self.theta_clip
 
     def _limit(self, share: float, entries: int) -> float:
-        """Bound of a squared norm on the lattice. Rounding adds ¼ per entry at most, on average."""
+        """Bound of a squared norm on the lattice."""
         squares = (share * self.steps) ** 2
-        return squares + min(entries / 4, ROOM * squares)
+        return squares + min(min(entries, _ENTRIES) / 4, ROOM * squares)
 
     def _sampler(self, cells: int, parameters: int, cohort: int) -> DiscreteGaussian:
         return discrete_gaussian(self.share_deviation(cells, parameters, cohort))
