@@ -21,7 +21,7 @@ test: $(VENV)/.installed-dev browser lint types  ## Run everything that must pas
 test-faults: $(VENV)/.installed-dev  ## Kill nodes and servers of real deployments (six minutes)
 	$(BIN)/python -m pytest -m faults
 
-test-slow: $(VENV)/.installed-dev  ## Run larger cases of some tests (two minutes)
+test-slow: $(VENV)/.installed-dev  ## Run larger cases of some tests (three minutes)
 	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.installed-dev  ## Check style and import rules

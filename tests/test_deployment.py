@@ -177,6 +177,7 @@ def test_a_real_deployment_gives_the_map_of_the_process(running):
         assert repr(float(secret)) not in seen
 
 
+@pytest.mark.slow  # test_flower.py has the same in Flower's simulation
 @pytest.mark.xdist_group("deployment")
 def test_a_real_deployment_opens_only_sums(tmp_path):
     done = veilmap("federation", "init", tmp_path / "fed", "--mechanism", "aggregate", "--delta",

@@ -18,7 +18,10 @@ _MOST_STEPS = 100
 _MOST_OFFSETS = 200
 _STILL = 1e-9  # a step of v this short changes the objective by its square
 _LONGEST_STEP = 0.5
-_LISTED = 1e-6  # cells with less energy than this share of the mean noise count as empty
+
+# Cells with less energy than this share of the mean noise count as empty: where the plane is
+# looked for, and where the budget is spent, which all such energy together moves by 1e-13.
+_LISTED, _SPENT = 1e-6, 1e-13
 
 
 @njit(inline="always")
@@ -59,7 +62,7 @@ def _moments(ax, ay, b, x, y, sum_x, sum_xx, own, listed):
     ``own`` has x, y and q of the cells where q is not 0, of which there are ``listed``.
     """
     n, s_x, s_y, s_xx, s_xy, s_yy = _add_rows(ax, ay, b, x, y, sum_x, sum_xx)
-    own_x, own_y, q = own
+    own_x, own_y, q, _ = own
     s_q = s_qx = s_qy = s_qq = 0.0
     for k in range(listed):
         cx, cy = own_x[k], own_y[k]
@@ -88,7 +91,7 @@ def _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, own, listed):
     of the active cells.
     """
     size = float(len(x) * len(y))
-    own_x, own_y, q = own
+    own_x, own_y, q, _ = own
     all_qx = all_qy = all_qq = 0.0
     for k in range(listed):
         all_qx += q[k] * own_x[k]
@@ -167,11 +170,17 @@ def _offset(ax, ay, b, spent, x, y, sum_x, sum_xx, own, n):
 
 @njit(nogil=True)
 def aligned_room(x, y):
-    """What `allocate` works in: running totals of x and x², and lists of x, y and q of cells."""
+    """What `allocate` works in: running totals of x and x², and lists of cells."""
     columns, size = len(x), len(x) * len(y)
     sum_x, sum_xx = np.zeros(columns + 1), np.zeros(columns + 1)
     sum_x[1:], sum_xx[1:] = np.cumsum(x), np.cumsum(x * x)
-    return sum_x, sum_xx, (np.empty(size), np.empty(size), np.empty(size))
+    return sum_x, sum_xx, _room_for(size)
+
+
+@njit(nogil=True)
+def _room_for(cells):
+    """For x, y, q and number of so many cells."""
+    return np.empty(cells), np.empty(cells), np.empty(cells), np.empty(cells, np.int64)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -184,43 +193,45 @@ def allocate(cells, values, n, px, py, x, y, budget, kappa, energy, room, varian
     columns, size = len(x), len(x) * len(y)
     spent = size * budget / (1.0 + budget)
     per_unit = size / ((1.0 + budget) * energy)  # 1 / the mean energy after noise
-    large = _list_large_first(cells, values, n, x, y, per_unit, spent / size, own)
+    large, listed = _list_large_first(cells, values, n, x, y, per_unit, spent / size, own)
     ax, ay, b = _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, own, large)
-    b, total = _offset(ax, ay, b, spent, x, y, sum_x, sum_xx, own, n)
+    b, total = _offset(ax, ay, b, spent, x, y, sum_x, sum_xx, own, listed)
     scale = budget * energy / total
-    at = 0
     for r in range(len(y)):
         level, row = ay * y[r] + b, variances[r * columns : (r + 1) * columns]
         for j in range(columns):
             row[j] = scale * max(ax * x[j] + level, 0.0)
-        while at < n and cells[at] < (r + 1) * columns:
-            j, q = cells[at] - r * columns, values[at] * values[at] * per_unit
-            row[j] = scale * max(ax * x[j] + level - q, 0.0)
-            at += 1
+    own_x, own_y, q, own_cell = own
+    for k in range(listed):
+        above = ax * own_x[k] + (ay * own_y[k] + b) - q[k]
+        variances[own_cell[k]] = scale * max(above, 0.0)
 
 
 @njit(nogil=True)
 def _list_large_first(cells, values, n, x, y, per_unit, mean_noise, own):
-    """Fill ``own`` with x, y and q; first the cells that count for the plane, how many those are.
+    """Fill ``own`` with x, y, q and number of cells that are not empty, those large in q first.
 
-    The others have too little energy to move it, but the budget is spent on them as well.
+    How many are large, and how many there are.
     """
-    own_x, own_y, q = own
-    large, small = 0, n
+    own_x, own_y, q, own_cell = own
+    large = listed = 0
     row, line = 0, 0  # that a cell lies in, and its first cell: dividing would take longer
     for at in range(n):
+        value = values[at] * values[at] * per_unit
+        if value < _SPENT * mean_noise:
+            continue
         while cells[at] >= line + len(x):
             row, line = row + 1, line + len(x)
-        value = values[at] * values[at] * per_unit
-        if value > _LISTED * mean_noise:
+        place = listed
+        listed += 1
+        if value > _LISTED * mean_noise:  # changes places with the first that is not large
+            own_x[place], own_y[place] = own_x[large], own_y[large]
+            q[place], own_cell[place] = q[large], own_cell[large]
             place = large
             large += 1
-        else:
-            small -= 1
-            place = small
         own_x[place], own_y[place] = x[cells[at] - line], y[row]
-        q[place] = value
-    return large
+        q[place], own_cell[place] = value, cells[at]
+    return large, listed
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -246,7 +257,7 @@ def planes_with_centroids(centroids, kappa, x, y, slopes):
     columns, size = len(x), float(len(x) * len(y))
     sum_x, sum_xx = np.zeros(columns + 1), np.zeros(columns + 1)
     sum_x[1:], sum_xx[1:] = np.cumsum(x), np.cumsum(x * x)
-    nothing = np.empty(0), np.empty(0), np.empty(0)
+    nothing = _room_for(0)
     for i in range(len(centroids)):
         vx = vy = 0.0
         for _ in range(_MOST_STEPS):
