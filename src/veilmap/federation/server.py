@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,12 +59,12 @@ class RoundSum:
     def __post_init__(self) -> None:
         self._running = RunningSum.empty([self.cells], self.parameters, whole=False)
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """How many numbers of an upload are gradients of h."""
         return self.broadcast.radio_map.trained_cells
 
-    @property
+    @cached_property
     def parameters(self) -> int:
         """How many are gradients of θ."""
         return len(self.broadcast.radio_map.theta)
