@@ -153,6 +153,17 @@ def test_the_kernel_lists_what_the_dense_pass_finds(seed, sharpness):
     np.testing.assert_allclose(insight.norm, norms, rtol=1e-12)
 
 
+def test_noise_of_the_system_is_never_made_from_a_seed(town):
+    scene, data = town
+    tiles = Tiles.single(scene.grid)
+    total = RunningSum.empty(tiles.cells.tolist(), 4, whole=False)
+    unseeded = Clients(data.users.tolist(), data.links, vm.UniformNoise())
+    with pytest.raises(ValueError, match="has no seed"):
+        unseeded.add_up(broadcast_of(scene), tiles, np.array([23]), total)
+    silent = Clients(data.users.tolist(), data.links, vm.UniformNoise(noise_budget=0))
+    silent.add_up(broadcast_of(scene), tiles, np.array([23]), total)
+
+
 def test_rich_maps_are_answered_one_by_one(town):
     scene, _ = town
     plain = broadcast_of(scene).radio_map

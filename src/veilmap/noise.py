@@ -52,7 +52,9 @@ class Draw:
 
     def seed(self, purpose: str) -> NDArray[np.uint64]:
         """Three words that depend on the key and on nothing else."""
-        digest = hashlib.blake2b((self.key or b"") + purpose.encode(), digest_size=24).digest()
+        if self.key is None:  # a seed made of nothing would give everybody the same noise
+            raise ValueError("the operating system's noise has no seed")
+        digest = hashlib.blake2b(self.key + purpose.encode(), digest_size=24).digest()
         return np.frombuffer(digest, dtype=np.uint64)
 
 

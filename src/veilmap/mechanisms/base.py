@@ -262,6 +262,8 @@ class BudgetedNoise(UploadNoise):
 
     def coins(self, draws: Sequence[Draw]) -> Coins:
         """Seeds of the users' noise; only for draws that have one."""
+        if self.noise_budget == 0:
+            return super().coins(draws)
         seeds = np.array([draw.seed("") for draw in draws]).reshape(len(draws), 3)
         return Coins(seeds, np.ones(len(draws), dtype=np.bool_))
 
