@@ -7,10 +7,26 @@ from flwr.app.user_config import UserConfig
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from veilmap.federation.flower import account
 from veilmap.federation.flower.client import client_app
+from veilmap.federation.flower.enrolment import Enrolment, fingerprint, write_key, write_roster
 
 # Flower stamps messages with the task they are sent from.
 TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
+
+
+def enrol(folder, names):
+    """Keys, accounts and one roster for nodes of these names."""
+    public = {}
+    for name in names:
+        public[name] = key = write_key(folder / name)
+        account.enrol(folder / f"{name}.json", fingerprint(key))
+    write_roster(public, folder / "roster")
+
+
+def enrolment_in(folder, name):
+    """What a node of that name knows of itself and its peers."""
+    return Enrolment.load(folder / name, folder / "roster", folder / f"{name}.json")
 
 
 def node(own, number=0):

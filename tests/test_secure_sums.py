@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veilmap as vm
-from fakegrid import FakeGrid, node
+from fakegrid import FakeGrid, enrol, enrolment_in, node
 from veilmap.accounting import calibrated
 from veilmap.federation.client import Clients
 from veilmap.federation.exchange import InProcess
-from veilmap.federation.flower import budget, masking, records, sharing
+from veilmap.federation.flower import masking, records, sharing
 from veilmap.federation.flower.client import Own
 from veilmap.federation.flower.secure import SecureExchange
 from veilmap.federation.flower.whole_numbers import MODULUS, Scale
@@ -31,7 +31,7 @@ from veilmap.federation.residual import ThenField
 from veilmap.federation.rounds import Training
 
 FORMAL = calibrated(vm.AggregateGaussian(epsilon=8, delta=1e-3, dropout=0.4), 3)
-STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
+STAGES = ("setup", "share_keys", "collect_masked_vectors", "agree", "unmask")
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +49,31 @@ def training(town, mechanism=FORMAL, rounds=3, **options):
     )  # fmt: skip
 
 
-def grid_of(data, mechanism=FORMAL, **options):
+ENROLLED = {}
+
+
+@pytest.fixture(autouse=True)
+def enrolled(tmp_path_factory):
+    """Every test has a federation of its own: six nodes with keys, accounts and a roster."""
+    ENROLLED["folder"] = tmp_path_factory.mktemp("enrolled")
+    enrol(ENROLLED["folder"], [f"node-{number}" for number in range(6)])
+
+
+def enrolment(user):
+    return enrolment_in(ENROLLED["folder"], f"node-{user}")
+
+
+def grid_of(data, mechanism=FORMAL):
     def own(user):
         part = data.select(data.user == user)
-        return lambda context: Own(part, mechanism, 5, sums=True, **options)
+        return lambda context: Own(part, mechanism, 5, enrolment(user))
 
     return FakeGrid({100 + user: node(own(user), 100 + user) for user in data.users.tolist()})
 
 
 def secure(grid, mechanism=FORMAL, deadline=0.3):
-    return SecureExchange(grid, 1, 0.5, deadline, 0.01, mechanism=mechanism)
+    roster = enrolment(0).roster
+    return SecureExchange(grid, 1, 0.5, deadline, 0.01, mechanism=mechanism, roster=roster)
 
 
 def without(data, *users):
@@ -142,7 +157,7 @@ def test_a_dropout_within_the_threshold_still_yields_the_sum_of_the_others(stage
     grid.handlers[102] = leaving(grid.handlers[102], stage, rounds=(0, 1, 2))
     run = training(town, rounds=1).play(secure(grid))
     # Once its masked vector is in, a node may leave: the others unmask it.
-    counted = town[1] if stage == "unmask" else without(town[1], 2)
+    counted = town[1] if stage in ("agree", "unmask") else without(town[1], 2)
     clients = Clients(counted.users.tolist(), counted.links, FORMAL, 5)
     start = vm.NoiseAwareStep().start(town[0].grid).radio_map
     updates, _ = clients.answer(Broadcast(0, start, 6))
@@ -374,7 +389,7 @@ def test_a_node_for_sums_sends_no_single_upload(town):
 
 def test_a_node_with_several_users_does_not_join_sums(town):
     _, data = town
-    grid = FakeGrid({1: node(lambda context: Own(data, FORMAL, 5, sums=True))})
+    grid = FakeGrid({1: node(lambda context: Own(data, FORMAL, 5, enrolment(0)))})
     with pytest.raises(vm.VeilmapError, match="every user has a node of their own"):
         training(town).play(secure(grid))
 
@@ -466,33 +481,3 @@ def test_shares_are_random_and_those_of_two_secrets_do_not_mix():
         sharing.combine_shares([one[0], one[0]])
     with pytest.raises(ValueError, match="do not belong together"):
         sharing.combine_shares([one[0], sharing.create_shares(bytes(500), 2, 3)[1]])
-
-
-# ---- A node's own budget
-
-
-def test_a_node_stops_by_itself_when_its_promise_is_spent(town, tmp_path):
-    grid = grid_of(town[1], budget=tmp_path / "spent.json")  # all six share a file: 6 a round
-    enough = calibrated(vm.AggregateGaussian(epsilon=8, delta=1e-3), 2)
-    for _ in range(2):
-        budget.spend(tmp_path / "own.json", enough)
-    with pytest.raises(vm.VeilmapError, match="spent its ε = 8 in 2 rounds and answers no more"):
-        budget.spend(tmp_path / "own.json", enough)
-    run = training(town, rounds=1).play(secure(grid))
-    assert run.history[0].clients == 0
-    assert "spent its ε = 8 in 3 rounds" in run.history[0].notes
-
-
-def test_a_nodes_account_cannot_be_mixed_with_another_mechanisms(tmp_path):
-    file = tmp_path / "spent.json"
-    budget.spend(file, FORMAL)
-    with pytest.raises(vm.VeilmapError, match="with other settings"):
-        budget.spend(file, calibrated(vm.AggregateGaussian(epsilon=2), 3))
-    file.write_text("{")
-    with pytest.raises(vm.VeilmapError, match="is damaged"):
-        budget.spend(file, FORMAL)
-
-
-def test_mechanisms_without_a_promise_keep_no_account(tmp_path):
-    budget.spend(tmp_path / "spent.json", vm.NoNoise())
-    assert not (tmp_path / "spent.json").exists()

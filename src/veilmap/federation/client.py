@@ -11,7 +11,7 @@ from veilmap.federation import summing
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.gradients import gradients_of
 from veilmap.links import Links
-from veilmap.mechanisms import Contribution, Mechanism
+from veilmap.mechanisms import Answer, Contribution, Mechanism
 from veilmap.mechanisms.sums import Group, Rest, RunningSum
 from veilmap.tiling import Tiles
 
@@ -54,21 +54,34 @@ class Clients:
 
     def answer(self, broadcast: Broadcast) -> tuple[list[Update], Insight]:
         """Gradients on the users' own data, protected, ready to be sent."""
-        grid = broadcast.radio_map.trained_grid
         gradients = gradients_of(broadcast.radio_map, self.links)
-        draws = [noise.draw(self.seed, client, broadcast.round) for client in self.ids]
         raw = Contribution(
             gradients.heights, gradients.propagation, gradients.counts,
             self.links.mean_positions(), broadcast.radio_map.propagation.laws,
         )  # fmt: skip
-        sent = self.mechanism.answer(raw, grid, draws, broadcast.cohort)
+        updates, sent = self._protected(raw, broadcast)
+        return updates, Insight(gradients.loss, sent.norms, sent.noise_energy)
+
+    def noise_alone(self, broadcast: Broadcast) -> list[Update]:
+        """What the same users send if they have nothing to say: no data are looked at."""
+        radio_map, users = broadcast.radio_map, len(self.ids)
+        raw = Contribution(
+            np.zeros((users, radio_map.trained_cells)), np.zeros((users, len(radio_map.theta))),
+            np.ones(users, dtype=np.int64), np.zeros((users, 2)), radio_map.propagation.laws,
+        )  # fmt: skip
+        return self._protected(raw, broadcast)[0]
+
+    def _protected(self, raw: Contribution, broadcast: Broadcast) -> tuple[list[Update], Answer]:
+        """The users' updates, and all that the mechanism made of what they contribute."""
+        draws = [noise.draw(self.seed, client, broadcast.round) for client in self.ids]
+        sent = self.mechanism.answer(raw, broadcast.radio_map.trained_grid, draws, broadcast.cohort)
         updates = [
             Update(client, broadcast.round, int(weight), upload, by_theta)
             for client, weight, upload, by_theta in zip(
                 self.ids, sent.weights, sent.uploads, sent.propagation, strict=True
             )
         ]
-        return updates, Insight(gradients.loss, sent.norms, sent.noise_energy)
+        return updates, sent
 
     def add_up(
         self, broadcast: Broadcast, tiles: Tiles, cohorts: NDArray[np.int64], total: RunningSum

@@ -2,11 +2,22 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.errors import VeilmapError
 from veilmap.radiomap import RadioMap
 
 ClientId = int | str
+
+# What a broadcast may hold (docs/flower.md): far more than any training comes to.
+LARGEST_ROUND = 1_000_000
+LARGEST_COHORT = 10_000_000
+MOST_CELLS = 50_000_000
+CELL_SIZES = (0.01, 10_000.0)
+SHARPNESS = (0.01, 10.0)
+HIGHEST = 2_000.0
+LARGEST_DB = 1_000.0
 
 
 @dataclass(frozen=True)
@@ -19,6 +30,33 @@ class Broadcast:
     round: int
     radio_map: RadioMap = field(repr=False)
     cohort: int = 1
+
+    def check(self) -> None:
+        """Refuse a map that no training comes to, before any data are looked at.
+
+        Extreme numbers make gradients of some users overflow and not those of others. Whether
+        that happens must not be a question that a server can ask.
+        """
+        grid = self.radio_map.grid
+        _within("round", self.round, 0, LARGEST_ROUND)
+        _within("cohort", self.cohort, 1, LARGEST_COHORT)
+        _within("cells", self.radio_map.trained_cells, 1, MOST_CELLS)
+        _within("cell size in metres", grid.cell_size, *CELL_SIZES)
+        _within("sharpness per metre", self.radio_map.sharpness, *SHARPNESS)
+        _within("height in metres", self.radio_map.heights, -HIGHEST, HIGHEST)
+        _within("law or offset in dB", self.radio_map.theta, -LARGEST_DB, LARGEST_DB)
+        if self.radio_map.field is not None:
+            _within("field in dB", self.radio_map.field.values, -LARGEST_DB, LARGEST_DB)
+
+
+def _within(what: str, values: float | NDArray, low: float, high: float) -> None:
+    """Refuse numbers outside a range, and those that are none."""
+    inside = (np.asarray(values) >= low) & (np.asarray(values) <= high)
+    if not inside.all():
+        worst = np.asarray(values)[~inside].ravel()[0]
+        raise VeilmapError(
+            f"the broadcast has a {what} of {worst:g}, not between {low:g} and {high:g}"
+        )
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from veilmap import _checks
 from veilmap._describe import described
 from veilmap.errors import VeilmapError
 from veilmap.federation.flower.client import Own, client_app
+from veilmap.federation.flower.enrolment import Enrolment, Roster
 from veilmap.federation.flower.secure import exchange_for
 from veilmap.federation.folder import FORMAT
 from veilmap.federation.participation import Participation
@@ -41,10 +42,20 @@ def node_settings(settings: Settings) -> Own:
     """A node's own data and mechanism, from its configuration."""
     if "data" not in settings:
         raise VeilmapError('the node\'s configuration names no data: data="/path/links.parquet"')
-    file, mechanism = Path(str(settings["data"])), mechanism_of(settings)
+    mechanism = mechanism_of(settings)
     sums = trust_of(settings, mechanism) == "sums"
-    spent = file.with_name(file.name + ".spent.json")
-    return Own(Measurements.load(file), mechanism, _seed(settings), sums, spent)
+    enrolment = _enrolment(settings) if sums else None
+    data = Measurements.load(Path(str(settings["data"])))
+    return Own(data, mechanism, _seed(settings), enrolment)
+
+
+def _enrolment(settings: Settings) -> Enrolment:
+    """Who the node is and whom it knows; without that it takes part in no sum."""
+    for name in ("key", "roster", "account"):
+        if name not in settings:
+            raise VeilmapError(f'the node\'s configuration names no {name}: {name}="/path"')
+    key, roster, account = (Path(str(settings[name])) for name in ("key", "roster", "account"))
+    return Enrolment.load(key, roster, account)
 
 
 def mechanism_of(settings: Settings) -> Mechanism:
@@ -127,5 +138,6 @@ def main(grid: FlowerGrid, context: Context) -> None:
         patience=_checks.number("patience", settings.get("patience", 600.0), above=0),
         deadline=_checks.number("deadline", settings.get("deadline", 60.0), above=0),
         least_cohort=_checks.whole("least-cohort", settings.get("least-cohort", 1), least=1),
+        roster=Roster.load(Path(str(settings["roster"]))) if "roster" in settings else None,
     )
     training.play(exchange)

@@ -1,8 +1,8 @@
 """The client's app: reads its own measurements, answers broadcasts, sends nothing else."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from flwr.app import Context, Message
@@ -11,12 +11,13 @@ from flwr.clientapp import ClientApp
 from veilmap._describe import described
 from veilmap.errors import VeilmapError
 from veilmap.federation.client import Clients
-from veilmap.federation.flower import masking, records
-from veilmap.federation.flower.budget import spend
+from veilmap.federation.flower import account, masking, records
+from veilmap.federation.flower.enrolment import Enrolment
 from veilmap.federation.flower.records import Question
+from veilmap.federation.flower.whole_numbers import Scale
 from veilmap.federation.messages import Update
 from veilmap.measurements import Measurements
-from veilmap.mechanisms import Mechanism
+from veilmap.mechanisms import AggregateGaussian, Mechanism
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,15 @@ class Own:
         The node's own choice: a server that could choose it could switch it off.
     seed : int or None
         Of the noise, for studies; None takes it from the operating system.
-    sums : bool
-        Answer only masked, so that the server sees nothing but sums.
-    budget : path or None
-        Where the node keeps what it has spent of its own ε.
+    enrolment : Enrolment or None
+        The node's key, its peers and its account. With it the node answers only masked, so that
+        the server sees nothing but sums; without it, it sends uploads.
     """
 
     data: Measurements
     mechanism: Mechanism
     seed: int | None = None
-    sums: bool = False
-    budget: Path | None = None
+    enrolment: Enrolment | None = None
 
 
 def client_app(own: Callable[[Context], Own]) -> ClientApp:
@@ -49,9 +48,9 @@ def client_app(own: Callable[[Context], Own]) -> ClientApp:
 
     def mask(message: Message, context: Context, call_next: masking.CallNext) -> Message:
         mine = own(context)
-        if not mine.sums:
+        if mine.enrolment is None:
             return call_next(message, context)
-        return masking.mask(message, context, call_next, mine.mechanism)
+        return masking.mask(message, context, call_next, mine.enrolment, mine.mechanism)
 
     app = ClientApp()
 
@@ -60,7 +59,7 @@ def client_app(own: Callable[[Context], Own]) -> ClientApp:
         """Say whom this node speaks for."""
         mine = own(context)
         users = mine.data.users.tolist()
-        if mine.sums and len(users) != 1:
+        if mine.enrolment is not None and len(users) != 1:
             raise VeilmapError(
                 f"in a sum every user has a node of their own, and this one has {len(users)} users"
             )
@@ -70,8 +69,11 @@ def client_app(own: Callable[[Context], Own]) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         """Protected gradients of those users who were asked."""
         mine, asked = own(context), records.read_question(message.content)
-        if mine.sums:
-            return Message(_to_be_masked(mine, asked, context), reply_to=message)
+        asked.broadcast.check()
+        if mine.enrolment is not None:
+            scale = masking.scale_of(context, mine.mechanism)
+            content = _to_be_masked(mine, mine.enrolment, asked, context, scale)
+            return Message(content, reply_to=message)
         return Message(records.answer(_updates(mine, asked)), reply_to=message)
 
     return app
@@ -88,18 +90,34 @@ def _updates(mine: Own, asked: Question) -> list[Update]:
     return clients.answer(asked.broadcast)[0]
 
 
-def _to_be_masked(mine: Own, asked: Question, context: Context) -> records.RecordDict:
-    """The one user's answer as the vector that SecAgg+ masks."""
+def _to_be_masked(
+    mine: Own, enrolment: Enrolment, asked: Question, context: Context, scale: Scale
+) -> records.RecordDict:
+    """The one user's answer as the vector that SecAgg+ masks, paid for before it is computed."""
     if asked.mechanism != described(mine.mechanism):
         raise VeilmapError(
             f"the server reads sums of {asked.mechanism}, this node's are of"
             f" {described(mine.mechanism)}: give both the same settings"
         )
-    scale = masking.scale_of(context, mine.mechanism, asked.broadcast.cohort)
-    updates = _updates(mine, asked)
-    if len(updates) != 1:
+    if list(asked.users) != mine.data.users.tolist():
         raise VeilmapError(f"this node does not speak for {', '.join(map(str, asked.users))}")
-    packed = scale.pack(updates[0])
-    if mine.budget is not None:
-        spend(mine.budget, mine.mechanism)
-    return masking.vector(packed)
+    session = masking.announced_in(context).session
+    account.enter(enrolment.account, enrolment.owner, session, account.STAGES[2], mine.mechanism)
+    return masking.vector(_packed(mine, asked, scale))
+
+
+def _packed(mine: Own, asked: Question, scale: Scale) -> np.ndarray:
+    """The user's answer in whole numbers; under a promise there always is one.
+
+    Whether something fails here may depend on the data. A server that were told of it would have
+    learnt something that no noise covers, so that the answer is then noise alone.
+    """
+    try:
+        return scale.pack(_updates(mine, asked)[0])
+    except Exception:
+        if not isinstance(mine.mechanism, AggregateGaussian):
+            raise
+        logging.getLogger(__name__).exception("this round's answer of this node is noise alone")
+        users = mine.data.users.tolist()
+        clients = Clients(users, mine.data.links, mine.mechanism, mine.seed)
+        return scale.pack(clients.noise_alone(asked.broadcast)[0])

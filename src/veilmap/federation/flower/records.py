@@ -1,5 +1,6 @@
 """Broadcasts and updates as Flower's records: all that travels, and nothing else."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,6 +71,18 @@ def read_question(content: RecordDict) -> Question:
         return Question(broadcast, tuple(json.loads(facts["users"])), mechanism)
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"not a veilmap broadcast: {error}") from error
+
+
+def digest(content: RecordDict) -> str:
+    """A digest of a broadcast, the same for all nodes that are sent the same one."""
+    result = hashlib.sha256()
+    for name, array in sorted(content.array_records[ARRAYS].items()):
+        head = json.dumps([name, array.dtype, list(array.shape), array.stype, len(array.data)])
+        result.update(head.encode() + array.data)
+    facts = dict(content.config_records[_FACTS])
+    facts.pop("users", None)  # each node has its own
+    result.update(json.dumps(facts, sort_keys=True, default=bytes.hex).encode())
+    return result.hexdigest()
 
 
 def answer(updates: Sequence[Update]) -> RecordDict:

@@ -1,9 +1,10 @@
 """The server's side of secure aggregation: it sees sums, never a single upload.
 
 Flower has SecAgg+ (Bell et al., CCS 2020) only in its compatibility layer; this is the one
-place that touches it.
+place that touches it. What nodes sign beside it travels in a record of our own (`session`).
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -22,9 +23,12 @@ from flwr.serverapp import Grid as FlowerGrid
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 from numpy.typing import NDArray
 
+from veilmap.errors import VeilmapError
 from veilmap.federation.exchange import Gathered, Recorder
 from veilmap.federation.flower import masking, records
+from veilmap.federation.flower.enrolment import Roster
 from veilmap.federation.flower.exchange import FlowerExchange
+from veilmap.federation.flower.session import AGREE, RECORD, Advert, Announcement, View
 from veilmap.federation.flower.whole_numbers import MODULUS, Scale
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Turnout
@@ -41,11 +45,13 @@ Ask = Callable[[str, Mapping[int, RecordDict], float], dict[int, Message]]
 class SecureExchange(FlowerExchange):
     """Users on Flower's nodes, one each, of whom only sums are seen.
 
-    Parameters are those of `FlowerExchange`, and the mechanism, which is public. ``deadline``
-    holds for each of a round's four messages.
+    Parameters are those of `FlowerExchange`, and what is public: the mechanism, and the roster of
+    enrolled nodes. ``deadline`` holds for each of a round's five messages.
     """
 
     mechanism: Mechanism = field(kw_only=True)
+    roster: Roster = field(kw_only=True)
+    _session: int = field(default=0, init=False)
 
     def collect(
         self,
@@ -65,8 +71,13 @@ class SecureExchange(FlowerExchange):
             node: records.question(total.broadcast, [user], self.mechanism)
             for node, user in homes.items()
         }
+        announced = Announcement(
+            self._next_session(), total.broadcast.round, total.broadcast.cohort, len(homes),
+            total.least_answers, records.digest(next(iter(questions.values()))),
+        )  # fmt: skip
         scale = Scale.of(self.mechanism, len(homes))
-        masked = MaskedSum(self._ask, questions, total.least_answers, scale, self.deadline)
+        post = _Post(self._ask, self.deadline, self.roster, announced)
+        masked = MaskedSum(post, questions, scale)
         came = masked.collect()
         absent = {homes[node]: why for node, why in masked.problems.items()}
         remarks: dict[ClientId, str] = {}
@@ -79,6 +90,11 @@ class SecureExchange(FlowerExchange):
         total.seal([user for user in asked if self._homes[user] in came], unmask)
         return Gathered(absent=absent, remarks=remarks)
 
+    def _next_session(self) -> int:
+        """A number that no session before had, in this process or another: milliseconds."""
+        self._session = max(self._session + 1, time.time_ns() // 1_000_000)
+        return self._session
+
 
 def exchange_for(
     training: Training,
@@ -89,13 +105,17 @@ def exchange_for(
     deadline: float = 60.0,
     poll: float = 0.5,
     least_cohort: int = 1,
+    roster: Roster | None = None,
 ) -> FlowerExchange:
     """The exchange for what the server of a training is to see."""
     if training.server_sees == "uploads":
         return FlowerExchange(grid, least_users, patience, deadline, poll, least_cohort)
+    if roster is None:
+        raise VeilmapError("a masked sum needs the roster of the nodes that are enrolled")
     return SecureExchange(
-        grid, least_users, patience, deadline, poll, least_cohort, mechanism=training.mechanism
-    )
+        grid, least_users, patience, deadline, poll, least_cohort,
+        mechanism=training.mechanism, roster=roster,
+    )  # fmt: skip
 
 
 class MaskedSum:
@@ -103,34 +123,23 @@ class MaskedSum:
 
     Parameters
     ----------
-    ask : callable
-        Sends messages to nodes and waits for their replies.
+    post : _Post
+        Carries the messages of one session.
     questions : mapping from node to content
         What a node's answer is computed from.
-    threshold : int
-        With fewer masked vectors nothing can be unmasked.
     scale : Scale
-    deadline : float
-        Seconds for each of the four messages.
     """
 
-    def __init__(
-        self,
-        ask: Ask,
-        questions: Mapping[int, RecordDict],
-        threshold: int,
-        scale: Scale,
-        deadline: float,
-    ) -> None:
-        self.problems: dict[int, str] = {}
+    def __init__(self, post: "_Post", questions: Mapping[int, RecordDict], scale: Scale) -> None:
+        self.problems = post.problems
         self._questions = dict(questions)
         self._scale = scale
-        self._post = _Post(ask, deadline, self.problems)
+        self._post = post
         self._state = WorkflowState()
         self._results: list[tuple[Any, FitRes]] = []
         # All nodes see all keys, so that they can count them; weights travel inside the vector.
         self._protocol = SecAggPlusWorkflow(
-            1.0, threshold, max_weight=1.0, clipping_range=float(scale.largest),
+            1.0, post.announced.threshold, max_weight=1.0, clipping_range=float(scale.largest),
             quantization_range=2 * scale.largest, modulus_range=MODULUS,
         )  # fmt: skip
 
@@ -197,30 +206,97 @@ class MaskedSum:
 
 @dataclass
 class _Post:
-    """Flower's grid as SecAgg+ uses it, with replies that it can read and notes on the others."""
+    """Flower's grid as SecAgg+ uses it, for one session, with what nodes sign in it.
+
+    Replies that SecAgg+ could not read are left out and noted; it takes their nodes for gone.
+    """
 
     ask: Ask
     deadline: float
-    problems: dict[int, str]
+    roster: Roster
+    announced: Announcement
+    problems: dict[int, str] = field(default_factory=dict)
+    _adverts: dict[int, Advert] = field(default_factory=dict, init=False)
+    _signatures: dict[int, bytes] = field(default_factory=dict, init=False)
+    _masked: list[int] = field(default_factory=list, init=False)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
-        """The sound replies; SecAgg+ takes those that are missing for nodes that left."""
+        """The sound replies to one stage; before the last one, nodes agree on what they saw."""
         contents = {message.metadata.dst_node_id: message.content for message in messages}
-        stages = {
-            node: str(content.config_records[RECORD_KEY_CONFIGS][Key.STAGE])
-            for node, content in contents.items()
-        }
+        stage = str(next(iter(contents.values())).config_records[RECORD_KEY_CONFIGS][Key.STAGE])
+        if stage == Stage.UNMASK:
+            agreed = {str(node): signature for node, signature in self._agreed(contents).items()}
+            contents = {node: contents[node] for node in contents if str(node) in agreed}
+            beside = ConfigRecord(agreed)
+        elif stage == Stage.SHARE_KEYS:
+            signed = {
+                str(node): [advert.name.encode(), self._signatures[node]]
+                for node, advert in self._adverts.items()
+            }
+            beside = ConfigRecord(signed)
+        else:
+            beside = self.announced.record()
+            self._masked = list(contents)
+        for content in contents.values():
+            content.config_records[RECORD] = beside
+        return self._sound(stage, contents)
+
+    def _agreed(self, contents: Mapping[int, RecordDict]) -> dict[int, bytes]:
+        """The signatures of those who were told the same, by node."""
+        questions = {}
+        for node, content in contents.items():
+            asked = ConfigRecord(dict(content.config_records[RECORD_KEY_CONFIGS]))
+            asked[Key.STAGE] = AGREE
+            questions[node] = RecordDict({RECORD_KEY_CONFIGS: asked})
+        view = self._view(next(iter(contents.values())))
+        agreed = {}
+        for reply in self._sound(AGREE, questions):
+            node = reply.metadata.src_node_id
+            signature = reply.content.config_records[RECORD]["signature"]
+            if self.roster.signed(self._adverts[node].name, signature, view.message()):
+                agreed[node] = signature
+            else:
+                self._note(node, AGREE, "signed another view than everybody was told")
+        return agreed
+
+    def _view(self, content: RecordDict) -> View:
+        told: Any = content.config_records[RECORD_KEY_CONFIGS]
+        here, gone = told[Key.ACTIVE_NODE_ID_LIST], told[Key.DEAD_NODE_ID_LIST]
+        return View(self.announced, self._adverts, self._masked, here, gone)
+
+    def _sound(self, stage: str, contents: Mapping[int, RecordDict]) -> list[Message]:
+        """The replies that can be used."""
         replies = self.ask(MessageType.TRAIN, contents, self.deadline)
         sound = []
-        for node, stage in stages.items():
-            problem = _problem(replies.get(node), self.deadline, contents[node])
+        for node, content in contents.items():
+            problem = _problem(replies.get(node), self.deadline, content)
+            if not problem and stage == Stage.SETUP:
+                problem = self._take_advert(node, replies[node].content)
             if problem:
-                self.problems.setdefault(node, f"left at {stage.replace('_', ' ')}: {problem}")
+                self._note(node, stage, problem)
             else:
                 sound.append(replies[node])
         return sound
+
+    def _take_advert(self, node: int, content: RecordDict) -> str:
+        """Keep a node's keys, or say why its peers would refuse them."""
+        keys: Any = content.config_records[RECORD_KEY_CONFIGS]
+        told: Any = content.config_records.get(RECORD, {})
+        name, signature = told.get("name"), told.get("signature")
+        if not isinstance(name, str):
+            return "sent keys without its name"
+        advert = Advert(node, name, keys[Key.PUBLIC_KEY_1], keys[Key.PUBLIC_KEY_2])
+        if not self.roster.signed(name, signature, advert.message(self.announced)):
+            return "sent keys that no enrolled node signed"
+        if name in {other.name for other in self._adverts.values()}:
+            return f"says that it is {name}, who is there already"
+        self._adverts[node], self._signatures[node] = advert, signature
+        return ""
+
+    def _note(self, node: int, stage: str, problem: str) -> None:
+        self.problems.setdefault(node, f"left at {stage.replace('_', ' ')}: {problem}")
 
 
 def _problem(reply: Message | None, seconds: float, asked: RecordDict) -> str:
@@ -237,14 +313,19 @@ def _problem(reply: Message | None, seconds: float, asked: RecordDict) -> str:
 
 def _is_readable(content: RecordDict, asked: RecordDict) -> bool:
     """Whether a reply has what its stage of SecAgg+ needs, so that no reader of it fails."""
-    reply: dict[str, Any] = dict(content.config_records[RECORD_KEY_CONFIGS])
     request: dict[str, Any] = dict(asked.config_records[RECORD_KEY_CONFIGS])
+    if request[Key.STAGE] == AGREE:
+        return isinstance(content.config_records[RECORD]["signature"], bytes)
+    reply: dict[str, Any] = dict(content.config_records[RECORD_KEY_CONFIGS])
     if request[Key.STAGE] == Stage.SETUP:
         # A key that is none would make every other node fail.
         keys = [bytes_to_public_key(reply[k]) for k in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
         return len(keys) == 2
     if request[Key.STAGE] == Stage.SHARE_KEYS:
-        return len(reply[Key.DESTINATION_LIST]) == len(reply[Key.CIPHERTEXT_LIST])
+        # A node that leaves some out would give them another view than the others have.
+        named = {int(node) for node in request if node != Key.STAGE}
+        sent = reply[Key.DESTINATION_LIST]
+        return len(sent) == len(reply[Key.CIPHERTEXT_LIST]) == len(named) - 1 and set(sent) < named
     if request[Key.STAGE] == Stage.UNMASK:
         wanted = [*request[Key.ACTIVE_NODE_ID_LIST], *request[Key.DEAD_NODE_ID_LIST]]
         return reply[Key.NODE_ID_LIST] == wanted and len(reply[Key.SHARE_LIST]) == len(wanted)

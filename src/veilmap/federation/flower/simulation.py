@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -14,8 +15,15 @@ from flwr.simulation import run_simulation
 
 from veilmap._threads import environment, threads
 from veilmap.errors import VeilmapError
-from veilmap.federation.flower import QUIET
+from veilmap.federation.flower import QUIET, account
 from veilmap.federation.flower.client import Own, client_app
+from veilmap.federation.flower.enrolment import (
+    Enrolment,
+    Roster,
+    fingerprint,
+    write_key,
+    write_roster,
+)
 from veilmap.federation.flower.secure import exchange_for
 from veilmap.federation.rounds import Training
 from veilmap.federation.run import Run
@@ -26,6 +34,7 @@ from veilmap.mechanisms import Mechanism
 _NO_HURRY = 3600.0
 
 _KNOCKING = 5.0  # seconds
+_ROSTER = "roster"
 
 _ENDED = "Flower's simulation ended before its server did"
 
@@ -43,6 +52,28 @@ def simulate(
     """
     training.check()
     sums = training.server_sees == "sums"
+    with TemporaryDirectory(prefix="veilmap-") as folder:
+        _deal_out(data, Path(folder))
+        if sums:
+            _enrol(len(data.users), Path(folder))
+
+        def own(context: Context) -> Own:
+            number = context.node_config["partition-id"]
+            mine = Measurements.load(Path(folder) / f"{number}.parquet")
+            return Own(mine, mechanism, seed, _enrolment(Path(folder), number) if sums else None)
+
+        roster = Roster.load(Path(folder) / _ROSTER) if sums else None
+        return _played(training, own, len(data.users), roster, ray_address)
+
+
+def _played(
+    training: Training,
+    own: Callable[[Context], Own],
+    nodes: int,
+    roster: Roster | None,
+    ray_address: str | None,
+) -> Run:
+    """The training on Flower's simulation of so many nodes."""
     outcome: list[Run | BaseException] = []
     ended = Event()
     server = ServerApp()
@@ -50,35 +81,25 @@ def simulate(
     @server.main()
     def main(grid: FlowerGrid, context: Context) -> None:
         try:
-            nodes: Any = _WhileItRuns(grid, ended)
+            link: Any = _WhileItRuns(grid, ended)
             exchange = exchange_for(
-                training, nodes, least_users=len(data.users), poll=0.02, deadline=_NO_HURRY
+                training, link, least_users=nodes, poll=0.02, deadline=_NO_HURRY, roster=roster
             )
             outcome.append(training.play(exchange))
         except BaseException as error:  # handed to the caller's thread below
             outcome.append(error)
 
-    with TemporaryDirectory(prefix="veilmap-") as folder:
-        _deal_out(data, Path(folder))
-
-        def own(context: Context) -> Own:
-            number = context.node_config["partition-id"]
-            mine = Measurements.load(Path(folder) / f"{number}.parquet")
-            return Own(mine, mechanism, seed, sums)
-
-        # The only way to simulate from Python; Flower announces that it will go (pinned below
-        # the next version).
-        logging.getLogger("flwr").setLevel(logging.ERROR)
-        with environment(QUIET | {"VEILMAP_THREADS": "1", "OMP_NUM_THREADS": "1"}):
-            _check_cluster(ray_address)
-            try:
-                run_simulation(
-                    server, client_app(own), len(data.users), backend_config=_backend(ray_address)
-                )
-            except RuntimeError as error:
-                raise VeilmapError(f"{_ENDED} ({error.__cause__ or error})") from error
-            finally:
-                ended.set()
+    # The only way to simulate from Python; Flower announces that it will go (pinned below
+    # the next version).
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    with environment(QUIET | {"VEILMAP_THREADS": "1", "OMP_NUM_THREADS": "1"}):
+        _check_cluster(ray_address)
+        try:
+            run_simulation(server, client_app(own), nodes, backend_config=_backend(ray_address))
+        except RuntimeError as error:
+            raise VeilmapError(f"{_ENDED} ({error.__cause__ or error})") from error
+        finally:
+            ended.set()
     if not outcome:
         raise VeilmapError(_ENDED)
     if isinstance(outcome[0], BaseException):
@@ -107,6 +128,19 @@ def _deal_out(data: Measurements, folder: Path) -> None:
     """Give every user a file of their own: a node reads no other."""
     for number, user in enumerate(data.users.tolist()):
         data.select(data.user == user).save(folder / f"{number}.parquet")
+
+
+def _enrol(nodes: int, folder: Path) -> None:
+    """Give every node a key, an account and the roster of all."""
+    public = {}
+    for number in range(nodes):
+        public[str(number)] = key = write_key(folder / f"{number}.key")
+        account.enrol(folder / f"{number}.account", fingerprint(key))
+    write_roster(public, folder / _ROSTER)
+
+
+def _enrolment(folder: Path, number: object) -> Enrolment:
+    return Enrolment.load(folder / f"{number}.key", folder / _ROSTER, folder / f"{number}.account")
 
 
 def _check_cluster(address: str | None) -> None:
