@@ -19,6 +19,7 @@ import sys
 import time
 import tomllib
 import zipfile
+from contextlib import suppress
 from logging import ERROR, INFO
 from pathlib import Path
 from typing import NoReturn
@@ -44,7 +45,7 @@ from veilmap.deployment.templates import COMPONENTS
 from veilmap.errors import VeilmapError
 
 _PAUSE = 0.2  # seconds between looks for a message
-_GRACE = 10.0  # seconds between asking the SuperNode to stop and ending it
+_GRACE = 4.0  # seconds for the SuperNode to end before it is told once more
 
 # What Flower's tools put into an app that brings no code.
 _FILES = frozenset({"pyproject.toml", ".info/CONTENT"})
@@ -163,18 +164,28 @@ def main() -> NoReturn:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--port", required=True, type=int)
     own, flowers = parser.parse_known_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for told in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(told, lambda *_: sys.exit(0))
     secret = secrets.token_bytes(32)
     supernode = _started(flowers, own.port, secret)
     try:
         _answer(supernode, Answering(f"127.0.0.1:{own.port}", secret))
     finally:
-        supernode.terminate()
-        try:
-            supernode.wait(_GRACE)
-        except subprocess.TimeoutExpired:
-            supernode.kill()
+        _end(supernode)
     sys.exit(supernode.returncode)
+
+
+def _end(supernode: subprocess.Popen[bytes]) -> None:
+    """Let the SuperNode take its leave of the server.
+
+    Whoever told this process to stop has mostly told its group, and a second signal would cut
+    the SuperNode short: it gets one only if it was not told.
+    """
+    for insist in (supernode.poll, supernode.terminate, supernode.kill):
+        insist()
+        with suppress(subprocess.TimeoutExpired):
+            supernode.wait(_GRACE)
+            return
 
 
 def _started(arguments: list[str], port: int, secret: bytes) -> subprocess.Popen[bytes]:
