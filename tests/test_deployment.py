@@ -275,8 +275,8 @@ def test_nodes_refuse_another_app_even_of_the_operator(deployed, tmp_path):
     (other / "other" / "server.py").write_text(_OTHER_SERVER.format(answers=str(answers)))
     done = flwr(deployed, "run", other, layout.LINK, "--stream")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(answers.read_text()) == [ErrorCode.INVALID_FAB] * 3, logs(deployed)
     assert not marker.exists()
+    assert json.loads(answers.read_text()) == [ErrorCode.INVALID_FAB] * 3, logs(deployed)
     for name in deployed.names:
         assert re.search(r"Refused the app of run \d+: .*other/client.py", log_of(deployed, name))
 
