@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import sys
 import zipfile
 
 import pytest
@@ -23,7 +24,10 @@ PRIVATE, PUBLIC = ("127.0.0.1", 9444), ("10.0.0.1", 9443)
 
 
 def asked(path, *, method="POST", server=PUBLIC, kind="http", raw_path=None, headers=(), body=()):
-    """The status that a request gets, and what the SuperLink behind saw of it (None: nothing)."""
+    """The status that a request gets, and what the SuperLink behind saw of it (None: nothing).
+
+    The body comes in pieces; None never comes.
+    """
     seen, sent = [], []
 
     async def link(scope, receive, send):
@@ -37,9 +41,11 @@ def asked(path, *, method="POST", server=PUBLIC, kind="http", raw_path=None, hea
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    pieces = [*body, b""]
+    pieces = [*(body or ()), b""]
 
     async def receive():
+        if body is None:
+            await asyncio.Event().wait()
         piece = pieces.pop(0)
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
@@ -50,7 +56,8 @@ def asked(path, *, method="POST", server=PUBLIC, kind="http", raw_path=None, hea
         "type": kind, "method": method, "path": path, "server": server, "headers": list(headers),
         "raw_path": path.encode() if raw_path is None else raw_path, "query_string": b"",
     }  # fmt: skip
-    asyncio.run(superlink.Doors(link, PRIVATE)(scope, receive, send))
+    call = superlink.Doors(link, PRIVATE)(scope, receive, send)
+    asyncio.run(asyncio.wait_for(call, timeout=30))
     return sent[0]["status"], seen[0] if seen else None
 
 
@@ -133,6 +140,24 @@ def test_bodies_are_bounded(monkeypatch):
     monkeypatch.setattr(superlink, "MOST_BYTES", 10)
     assert asked("/v1/fleet/push-object", body=[b"12345", b"67890"])[0] == 200
     assert asked("/v1/fleet/push-object", body=[b"12345", b"67890", b"1"]) == (413, None)
+
+
+def test_bodies_have_their_time(monkeypatch):
+    monkeypatch.setattr(superlink, "MOST_SECONDS", 0.0)
+    # The timeout strikes where a body is waited for: this one never comes.
+    assert asked("/v1/fleet/push-object", body=None) == (408, None)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "radio.example"])
+def test_control_is_never_on_a_network(monkeypatch, tmp_path, capsys, host):
+    (tmp_path / "token").write_text("right")
+    arguments = ["--public", "127.0.0.1:9443", "--operator-token-file", str(tmp_path / "token"),
+                 "--insecure", "--host", host]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["superlink", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        superlink.main()
+    assert ended.value.code == 2
+    assert host in capsys.readouterr().err
 
 
 def test_the_control_api_asks_for_the_operators_token():
