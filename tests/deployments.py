@@ -1,5 +1,6 @@
 """Real deployments for tests: making, running, watching, killing and clearing them away."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,13 +11,29 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from veilmap import deployment
-from veilmap.deployment import Federation, processes
+from veilmap.deployment import Federation, layout, processes
 from veilmap.federation import history
 
 
 def veilmap(*arguments, timeout=120):
     command = [sys.executable, "-m", "veilmap.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
+
+
+def flwr(federation, *arguments, home=None, timeout=120):
+    """One of Flower's commands, as the operator or with another's configuration."""
+    theirs = {} if home is None else {"FLWR_HOME": str(home)}
+    return subprocess.run(
+        [layout.tool("flwr"), *map(str, arguments)], capture_output=True, text=True, check=False,
+        timeout=timeout, env=os.environ | federation.environment | theirs,
+    )  # fmt: skip
+
+
+def listed(federation, *command):
+    """What the SuperLink tells the operator of runs (`list`) or nodes (`supernode list`)."""
+    done = flwr(federation, *command, layout.LINK, "--format", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
 
 
 def made(folder, *arguments, **settings):
@@ -122,10 +139,10 @@ def logs(federation):
 
 
 def _left(federation):
-    """Command lines that mention the federation's folder or its nodes' ports."""
+    """Command lines that mention the federation's folder or one of its ports."""
     found = subprocess.run(
         ["ps", "-eww", "-o", "command="], capture_output=True, text=True, check=True, timeout=20
     ).stdout
-    nodes = [f"127.0.0.1:{federation.port + 1 + number}" for number in range(federation.nodes)]
-    ours = (f"{federation.folder}/", federation.address, *nodes)
+    nodes = [f"127.0.0.1:{federation.port + 2 + number}" for number in range(federation.nodes)]
+    ours = (f"{federation.folder}/", federation.address, federation.control, *nodes)
     return [line for line in found.splitlines() if any(name in line for name in ours)]

@@ -1,11 +1,11 @@
 """A federation on this host: its files, and a real deployment over TLS with node keys."""
 
 import json
-import os
-import signal
+import re
+import socket
+import ssl
 import stat
 import subprocess
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -13,11 +13,16 @@ import pytest
 pytest.importorskip("flwr", reason="the Flower engine is an optional extra")
 
 from cryptography import x509
+from flwr.common.constant import ErrorCode
+from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
+from flwr.superlink.routers.control.middlewares import CONTROL_AUTH_ROUTE_KEYS
 
 import veilmap as vm
-from deployments import logs, veilmap
+from deployments import command, flwr, listed, log_of, logs, running, veilmap
+from deployments import made as new
 from veilmap import deployment
-from veilmap.deployment import Federation, certificates, layout
+from veilmap.deployment import Federation, certificates, layout, templates
+from veilmap.deployment.superlink import NODE_CALLS
 
 
 @pytest.fixture
@@ -29,9 +34,11 @@ def made(tmp_path):
 
 def test_init_writes_keys_that_only_their_owner_reads(made):
     private = ["certificates/ca.key", "certificates/server.key", "superexec.secret",
+               "operator.token", "flwr/credentials.yaml",
                *(f"keys/{node}" for node in made.names)]  # fmt: skip
     for name in private:
         assert stat.S_IMODE((made.folder / name).stat().st_mode) == 0o600, name
+    assert stat.S_IMODE(made.folder.stat().st_mode) == 0o700
     keys = {(made.folder / "keys" / f"{node}.pub").read_text() for node in made.names}
     assert len(keys) == 3
     assert all(key.startswith("ecdsa-sha2-nistp384 ") for key in keys)
@@ -146,35 +153,159 @@ def test_a_process_that_is_not_ours_is_never_stopped(made):
 # ---- The real thing
 
 
-@pytest.fixture
-def running(made):
-    try:
-        deployment.up(made)
-        yield made
-    finally:
-        deployment.down(made)
-        assert not any(process.running for process in deployment.status(made))
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    """One deployment for all that follows: it takes a while to come up."""
+    federation = new(tmp_path_factory.mktemp("deployed") / "fed", "--rounds", 3)
+    with running(federation):
+        yield federation
 
 
 @pytest.mark.xdist_group("deployment")
-def test_a_real_deployment_gives_the_map_of_the_process(running):
-    done = veilmap("federation", "run", running.folder, timeout=240)
-    assert done.returncode == 0, done.stderr + logs(running)
+def test_a_real_deployment_gives_the_map_of_the_process(deployed):
+    done = veilmap("federation", "run", deployed.folder, timeout=240)
+    assert done.returncode == 0, done.stderr + logs(deployed)
     scene = vm.Scene.synthetic(0)
     data = scene.measure(users=3, seed=0)
     here = vm.train(
         data, scene.grid, mechanism=vm.GeometryAligned(noise_budget=10.0), rounds=3, seed=5
     )
-    there = vm.Run.load(running.folder / "run")
+    there = vm.Run.load(deployed.folder / "run")
     np.testing.assert_allclose(there.radio_map.heights, here.radio_map.heights, rtol=1e-9)
     assert [row.clients for row in there.history] == [3, 3, 3]
-    _refuses_a_stranger(running)
     # What the operator can read says nothing of measurements and positions.
-    seen = done.stdout + "".join(
-        (running.folder / "logs" / f"{name}.log").read_text() for name in ("superlink", "superexec")
-    )
+    seen = done.stdout + log_of(deployed, "superlink") + log_of(deployed, "superexec")
     for secret in (*data.gain_db, *data.user_xyz[:, :2].ravel()):
         assert repr(float(secret)) not in seen
+
+
+@pytest.mark.xdist_group("deployment")
+def test_a_stranger_on_the_network_controls_nothing(deployed, tmp_path):
+    known = _known(deployed)
+    run = next(iter(known["runs"]), "1")
+    # All that a stranger has is public: the address and the authority's certificate.
+    authority = deployed.folder / "certificates" / "ca.crt"
+    config = templates.flower_config(layout.LINK, deployed.address, authority)
+    (tmp_path / "config.toml").write_text(config)
+    certificates.write_node_key(tmp_path / "key")
+    for attempt in (
+        ["list"], ["supernode", "list"], ["supernode", "register", tmp_path / "key.pub"],
+        ["run", deployed.folder / "app"], ["log", run], ["stop", run],
+    ):  # fmt: skip
+        done = flwr(deployed, *attempt, layout.LINK, home=tmp_path)
+        assert done.returncode != 0, done.stdout
+    assert _known(deployed) == known
+
+
+@pytest.mark.xdist_group("deployment")
+def test_every_api_is_closed_to_who_shows_nothing(deployed):
+    known = _known(deployed)
+    for path in sorted({path for _, path in PROTOBUF_REQUEST_TYPES}):
+        public = _status(deployed.address, path, deployed)
+        assert public == (401 if path in NODE_CALLS else 404), path
+        # On the server's own host, without the operator's token. Three calls are for logging in,
+        # which gives out nothing here.
+        if ("POST", path) not in CONTROL_AUTH_ROUTE_KEYS:
+            assert _status(deployed.control, path, deployed) == 401, path
+    assert _known(deployed) == known
+
+
+@pytest.mark.xdist_group("deployment")
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/control/list-runs", "//v1/control/list-runs", "/v1/fleet/../control/list-runs",
+        "/v1/fleet/%2e%2e/control/list-runs", "/v1/fleet%2f..%2fcontrol/list-runs",
+        "/v1/fleet/get-run/../../control/list-runs", "/V1/CONTROL/list-runs", "/v1/Fleet/get-run",
+        "https://127.0.0.1/v1/control/list-runs", "https:///v1/control/list-runs",
+        "/v1/%63ontrol/list-runs", "/v1/%66leet/get-run", "/v1/control/list-runs?/v1/fleet/get-run",
+        "/v1/control/list-runs#/v1/fleet/get-run", "/v1/fleet/get-run;/../../control/list-runs",
+    ],
+)  # fmt: skip
+def test_no_spelling_of_a_path_gets_past_the_public_door(deployed, target):
+    for host in ("127.0.0.1", deployed.control, "x/v1/fleet/get-run?"):
+        assert _raw_status(deployed, target, host) in (400, 404), (target, host)
+
+
+@pytest.mark.xdist_group("deployment")
+def test_a_node_with_a_strangers_key_is_refused(deployed):
+    key = deployed.folder / "keys" / "stranger"
+    certificates.write_node_key(key)
+    arguments = deployed.command("node-1")
+    arguments[arguments.index("--auth-supernode-private-key") + 1] = str(key)
+    arguments[arguments.index("--port") + 1] = str(layout._free_port(0))
+    with command(deployed, "stranger", arguments) as node:
+        assert node.wait(timeout=60) != 0
+    assert "SuperNode ID:" not in log_of(deployed, "stranger")
+
+
+_OTHER_CLIENT = """\
+from pathlib import Path
+from flwr.clientapp import ClientApp
+Path({marker!r}).touch()
+app = ClientApp()
+"""
+_OTHER_SERVER = """\
+import json
+from pathlib import Path
+from flwr.app import Message, RecordDict
+from flwr.serverapp import ServerApp
+app = ServerApp()
+
+@app.main()
+def main(grid, context):
+    nodes = list(grid.get_node_ids())
+    asked = [Message(RecordDict(), dst_node_id=node, message_type="query") for node in nodes]
+    replies = grid.send_and_receive(asked, timeout=60)
+    codes = [reply.error.code if reply.has_error() else None for reply in replies]
+    Path({answers!r}).write_text(json.dumps(codes))
+"""
+
+
+@pytest.mark.xdist_group("deployment")
+def test_nodes_refuse_another_app_even_of_the_operator(deployed, tmp_path):
+    marker, answers, other = tmp_path / "ran", tmp_path / "answers", tmp_path / "app"
+    settings = (deployed.folder / "app" / "pyproject.toml").read_text()
+    for side in ("client", "server"):
+        settings = settings.replace(f"veilmap.federation.flower.app:{side}", f"other.{side}:app")
+    (other / "other").mkdir(parents=True)
+    (other / "pyproject.toml").write_text(settings)
+    (other / "other" / "__init__.py").write_text("")
+    (other / "other" / "client.py").write_text(_OTHER_CLIENT.format(marker=str(marker)))
+    (other / "other" / "server.py").write_text(_OTHER_SERVER.format(answers=str(answers)))
+    done = flwr(deployed, "run", other, layout.LINK, "--stream")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not marker.exists()
+    assert json.loads(answers.read_text()) == [ErrorCode.INVALID_FAB] * 3, logs(deployed)
+    for name in deployed.names:
+        assert re.search(r"Refused the app of run \d+: .*other/client.py", log_of(deployed, name))
+
+
+def _known(federation):
+    """What the SuperLink knows that a stranger could have changed."""
+    runs = {run["run-id"]: run["status"] for run in listed(federation, "list")["runs"]}
+    nodes = {node["node-id"] for node in listed(federation, "supernode", "list")["nodes"]}
+    return {"runs": runs, "nodes": nodes}
+
+
+def _status(address, path, federation):
+    """What an empty call gets that brings no key and no token."""
+    return _raw_status(federation, path, address, int(address.rpartition(":")[2]))
+
+
+def _raw_status(federation, target, host, port=None):
+    """The status of a request whose target is sent as it stands."""
+    trusted = ssl.create_default_context(cafile=federation.folder / "certificates" / "ca.crt")
+    request = (
+        f"POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/protobuf\r\n"
+        "Content-Length: 0\r\nConnection: close\r\n\r\n"
+    )
+    with (
+        socket.create_connection(("127.0.0.1", port or federation.port), timeout=20) as plain,
+        trusted.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+    ):
+        connection.sendall(request.encode())
+        return int(connection.makefile("rb").readline().split()[1])
 
 
 @pytest.mark.slow  # test_flower.py has the same in Flower's simulation
@@ -184,11 +315,8 @@ def test_a_real_deployment_opens_only_sums(tmp_path):
                    1e-3, "--rounds", 1, "--seed", 5)  # fmt: skip
     assert done.returncode == 0, done.stderr
     federation = Federation.load(tmp_path / "fed")
-    try:
-        deployment.up(federation)
+    with running(federation):
         done = veilmap("federation", "run", federation.folder, timeout=240)
-    finally:
-        deployment.down(federation)
     assert done.returncode == 0, done.stderr + logs(federation)
     scene = vm.Scene.synthetic(0)
     here = vm.train(
@@ -202,25 +330,3 @@ def test_a_real_deployment_opens_only_sums(tmp_path):
     for name in federation.names:
         spent = json.loads((federation.folder / "data" / f"{name}.parquet.spent.json").read_text())
         assert spent["opened"] == [0]
-
-
-def _refuses_a_stranger(federation):
-    """A node with a key that was never registered does not get in."""
-    key = federation.folder / "keys" / "stranger"
-    certificates.write_node_key(key)
-    command = federation.command("node-1")
-    command[command.index("--auth-supernode-private-key") + 1] = str(key)
-    command[command.index("--port") + 1] = str(layout._free_port(0))
-    log = federation.folder / "logs" / "stranger.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, env=os.environ | federation.environment, stdout=out, stderr=out,
-            start_new_session=True,
-        )  # fmt: skip
-    try:
-        assert process.wait(timeout=60) != 0
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # its children too
-        process.wait()
-    assert "SuperNode" in log.read_text()

@@ -39,8 +39,10 @@ def init(
         Path | None,
         typer.Option(help="Measurements to deal out to the nodes; by default a synthetic city's."),
     ] = None,
-    host: Annotated[str, typer.Option(help="Where the server listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, help="Its port; 0 takes a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Where the server listens for nodes.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, help="Its port, and more after it; 0 takes free ones.")
+    ] = 0,
     mechanism: Annotated[
         str, typer.Option(help=f"What nodes do to gradients: {', '.join(MECHANISMS)}.")
     ] = "aligned",
@@ -58,7 +60,8 @@ def init(
 ) -> None:
     """Write certificates, node keys, the app, configurations, start scripts and systemd units.
 
-    TLS and node authentication are on. Nothing is started.
+    TLS and node authentication are on, the operator's commands need the folder's token, and nodes
+    run no app but veilmap's. Nothing is started.
     """
     flower.require()
     from veilmap.deployment import layout
@@ -79,7 +82,7 @@ def init(
     )  # fmt: skip
     console.print(
         f"Wrote a federation of {nodes} nodes to {folder}/; its server will listen on"
-        f" {made.address}.\nKeep {folder}/certificates/ca.key and {folder}/keys private;"
+        f" {made.address}.\nKeep the folder private: it holds keys and the operator's token;"
         " docs/deployment.md says what goes where.\n"
         f"Try it here: veilmap federation up {folder}, then run {folder}, then down {folder}"
     )

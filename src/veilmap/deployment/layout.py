@@ -28,7 +28,8 @@ class Federation:
     ----------
     folder : Path
     host, port : str, int
-        Where the SuperLink listens; nodes listen on the ports after it, on loopback.
+        Where the SuperLink listens for nodes. The operator's commands reach it on the port after
+        it, and nodes' own processes reach each other on those that follow, all on loopback.
     nodes : int
     """
 
@@ -57,8 +58,13 @@ class Federation:
 
     @property
     def address(self) -> str:
-        """Where nodes and the operator reach the SuperLink."""
+        """Where nodes reach the SuperLink."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def control(self) -> str:
+        """Where the operator's commands reach it, and its own apps: on its host alone."""
+        return f"127.0.0.1:{self.port + 1}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -82,7 +88,9 @@ class Federation:
         ca = str(tls / "ca.crt")
         if process == "superlink":
             return [
-                _tool("flower-superlink"), "--host", self.host, "--port", str(self.port),
+                *_module("superlink"), "--public", self.address,
+                "--operator-token-file", str(self.folder / "operator.token"),
+                "--host", "127.0.0.1", "--port", str(self.port + 1),
                 "--ssl-certfile", str(tls / "server.pem"), "--ssl-keyfile", str(tls / "server.key"),
                 "--ssl-ca-certfile", ca, "--enable-supernode-auth", "--isolation", "process",
                 "--superexec-auth-secret-file", str(secret), "--database",
@@ -91,14 +99,14 @@ class Federation:
             ]  # fmt: skip
         if process == "superexec":
             return [
-                _tool("flower-superexec"), "--runtime-api-address", self.address,
+                tool("flower-superexec"), "--runtime-api-address", self.control,
                 "--root-certificates", ca, "--superexec-auth-secret-file", str(secret),
             ]  # fmt: skip
         number = self.names.index(process)
         return [
-            _tool("flower-supernode"), "--superlink", self.address, "--root-certificates", ca,
-            "--auth-supernode-private-key", str(self.key(process)), "--host", "127.0.0.1",
-            "--port", str(self.port + 1 + number),
+            *_module("node"), "--superlink", self.address, "--root-certificates", ca,
+            "--auth-supernode-private-key", str(self.key(process)),
+            "--port", str(self.port + 2 + number),
             "--node-config", (self.folder / "nodes" / f"{process}.config").read_text().strip(),
         ]  # fmt: skip
 
@@ -132,13 +140,12 @@ def init(
             f" {len(users)}"
         )
     made = Federation(folder.resolve(), host, port or _free_port(nodes), nodes)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)  # before any key is in it
     tls = folder / "certificates"
     certificates.write_authority(tls)
     certificates.write_server(tls, _names(host), days)
-    secret = folder / "superexec.secret"
-    with _files.replacing(secret) as temporary:
-        temporary.write_bytes(secrets.token_bytes(32))
-    secret.chmod(0o600)
+    _write_secrets(made)
     common = _settings(mechanism, server_sees) | ({} if seed is None else {"seed": seed})
     for number, node in enumerate(made.names):
         certificates.write_node_key(made.key(node))
@@ -156,13 +163,26 @@ def init(
     }  # fmt: skip
     _files.write_text(templates.app(run, __version__), folder / "app" / "pyproject.toml")
     _files.write_text(
-        templates.flower_config(LINK, made.address, tls.resolve() / "ca.crt"),
+        templates.flower_config(LINK, made.control, tls.resolve() / "ca.crt"),
         folder / "flwr" / "config.toml",
     )
     _write_start_files(made)
     about = asdict(made) | {"folder": None, "veilmap": __version__}
     _files.write_json(about, folder / _FILE)  # last: a folder without it is not finished
     return made
+
+
+def _write_secrets(made: Federation) -> None:
+    """What the SuperExec and the operator's commands show the SuperLink, for their eyes only."""
+    token = secrets.token_urlsafe(32)
+    shown = templates.credentials(made.control, token)
+    for name, content in {
+        "superexec.secret": secrets.token_urlsafe(32),
+        "operator.token": token,
+        "flwr/credentials.yaml": json.dumps(shown),  # JSON is YAML
+    }.items():
+        _files.write_text(content, made.folder / name)
+        (made.folder / name).chmod(0o600)
 
 
 def _write_start_files(made: Federation) -> None:
@@ -198,18 +218,23 @@ def _settings(mechanism: Mechanism, server_sees: ServerSees) -> dict[str, float 
     return {"mechanism": mechanism.name, "server-sees": server_sees, **known}
 
 
-def _tool(name: str) -> str:
+def tool(name: str) -> str:
     """A command of Flower's, from the environment this runs in."""
     return str(Path(sys.executable).with_name(name))
 
 
+def _module(name: str) -> list[str]:
+    """A program of this package; -P: nothing is imported from the folder it is started in."""
+    return [sys.executable, "-P", "-m", f"veilmap.deployment.{name}"]
+
+
 def _free_port(nodes: int) -> int:
-    """A port such that it and the nodes' ports after it are free now."""
+    """A port such that it, the operator's and the nodes' after it are free now."""
     for _ in range(50):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             first = probe.getsockname()[1]
-        if first + nodes < 65536 and all(_is_free(first + k) for k in range(nodes + 1)):
+        if first + nodes + 1 < 65536 and all(_is_free(first + k) for k in range(nodes + 2)):
             return first
     raise VeilmapError("no free ports found; name one with --port")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veilmap import _files
-from veilmap.deployment.layout import LINK, Federation
+from veilmap.deployment.layout import LINK, Federation, tool
 from veilmap.errors import VeilmapError
 
 _PATIENCE = 60.0  # seconds for a process to come up
@@ -61,9 +61,8 @@ def status(federation: Federation) -> list[Process]:
     """Every process of the federation."""
     found = []
     for name in ("superlink", "superexec", *federation.names):
-        pid = _recorded(federation, name)
-        alive = pid is not None and _is_ours(pid, federation)
-        found.append(Process(name, pid if alive else None, alive, _log(federation, name)))
+        pid = _running(federation, name)
+        found.append(Process(name, pid, pid is not None, _log(federation, name)))
     return found
 
 
@@ -157,6 +156,8 @@ def _await_port(federation: Federation) -> None:
             probe.settimeout(1)
             if probe.connect_ex((federation.host, federation.port)) == 0:
                 return
+        if _running(federation, "superlink") is None:
+            raise VeilmapError(f"superlink did not start; {_log(federation, 'superlink')} says why")
         time.sleep(0.2)
     raise VeilmapError(
         f"the SuperLink does not listen on {federation.address} after {_PATIENCE:g} s;"
@@ -193,18 +194,19 @@ def _runs(federation: Federation) -> dict[str, str]:
 def _flwr(
     federation: Federation, *arguments: str, quiet: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    tool = Path(federation.command("superlink")[0]).with_name("flwr")
     return subprocess.run(
-        [str(tool), *arguments], env=os.environ | federation.environment, check=False, text=True,
+        [tool("flwr"), *arguments], env=os.environ | federation.environment, check=False, text=True,
         stdout=subprocess.PIPE if quiet else None, stderr=subprocess.PIPE if quiet else None,
     )  # fmt: skip
 
 
-def _recorded(federation: Federation, name: str) -> int | None:
+def _running(federation: Federation, name: str) -> int | None:
+    """The id of a process that runs."""
     try:
-        return int((federation.folder / "state" / f"{name}.pid").read_text())
+        pid = int((federation.folder / "state" / f"{name}.pid").read_text())
     except (OSError, ValueError):
         return None
+    return pid if _is_ours(pid, federation) else None
 
 
 def _is_ours(pid: int, federation: Federation) -> bool:
@@ -216,7 +218,8 @@ def _is_ours(pid: int, federation: Federation) -> bool:
         ).stdout  # fmt: skip
     except OSError:
         return False
-    return "flower-" in command and str(federation.folder) in command
+    ours = any(name in command for name in ("flower-superexec", "veilmap.deployment."))
+    return ours and str(federation.folder) in command
 
 
 def _stop(pid: int) -> None:

@@ -1,10 +1,17 @@
 """The text files of a federation."""
 
+import base64
 import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+# The app of a run: the only one that nodes answer to.
+COMPONENTS = {
+    "serverapp": "veilmap.federation.flower.app:server",
+    "clientapp": "veilmap.federation.flower.app:client",
+}
 
 
 def node_config(settings: Mapping[str, Any]) -> str:
@@ -14,7 +21,7 @@ def node_config(settings: Mapping[str, Any]) -> str:
 
 def app(settings: Mapping[str, Any], version: str) -> str:
     """The app's pyproject.toml: our components, the run's settings."""
-    config = "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
+    config, components = _table(settings), _table(COMPONENTS)
     return f"""\
 # The app that `flwr run` starts: veilmap's own server and client, installed on every host.
 
@@ -36,12 +43,27 @@ bypass-selection = true
 publisher = "veilmap"
 
 [tool.flwr.app.components]
-serverapp = "veilmap.federation.flower.app:server"
-clientapp = "veilmap.federation.flower.app:client"
+{components}
 
 [tool.flwr.app.config]
 {config}
 """
+
+
+def _table(values: Mapping[str, Any]) -> str:
+    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
+
+
+def credentials(address: str, token: str) -> dict[str, str]:
+    """What Flower's commands show the SuperLink: the operator's token.
+
+    Flower looks an account up by the SuperLink's address and sends its access token along.
+    """
+    account = {"authn-type": "oidc", "oidc-access-token": token, "oidc-refresh-token": "none"}
+    return {
+        f"flower.account-auth.{address}.{name}": base64.b64encode(value.encode()).decode()
+        for name, value in account.items()
+    }
 
 
 def flower_config(link: str, address: str, root: Path) -> str:
