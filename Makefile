@@ -7,7 +7,7 @@ LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 OUT    ?= veilmap-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-slow bench lint types page browser clean
+.PHONY: help demo test test-faults test-slow test-mutants bench lint types page browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test-faults: $(VENV)/.installed-dev  ## Kill nodes and servers of real deploymen
 
 test-slow: $(VENV)/.installed-dev  ## Run larger cases of some tests (three minutes)
 	$(BIN)/python -m pytest -m slow
+
+test-mutants: $(VENV)/.installed-dev  ## Break privacy-critical lines one by one and see a test fail (six minutes)
+	$(BIN)/python tests/mutants.py
 
 lint: $(VENV)/.installed-dev  ## Check style and import rules
 	$(BIN)/ruff check .

@@ -36,6 +36,14 @@ def test_calibration_spends_all_of_epsilon_and_no_more(epsilon, contribute):
     assert accounting.epsilon(mechanism, 51, DELTA) > epsilon
 
 
+@pytest.mark.parametrize("epsilon", [0.3, 2.0, 5.0])
+def test_calibration_never_exceeds_epsilon_by_a_rounding(epsilon):
+    wanted = vm.AggregateGaussian(epsilon=epsilon, delta=DELTA)
+    for rounds in range(1, 25):
+        noisy = accounting.calibrated(wanted, rounds)
+        assert accounting.epsilon(noisy, rounds, DELTA) <= epsilon
+
+
 def test_the_bound_for_secret_sampling_is_its_formula_term_by_term():
     rho, q = 0.02, 0.3
     orders = np.array([2, 3, 7, 40])
@@ -95,6 +103,7 @@ def test_the_ledger_knows_each_users_spending():
         ledger.spend(2, ["b"])
     assert ledger.epsilon <= 2.0
     assert ledger.affords(["a", "c"])
+    assert not ledger.affords(["a", "b", "c"])
     again = Ledger.from_dict(ledger.mechanism, ledger.as_dict())
     assert (again.spent, again.opened) == (ledger.spent, ledger.opened)
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import veilmap as vm
 from veilmap import noise
+from veilmap._kernels import few_cells
+from veilmap._theta import at_100_m
 from veilmap.mechanisms import Contribution
 from veilmap.mechanisms.lattice import _cumulative, discrete_gaussian
 
@@ -91,12 +93,83 @@ def test_inversion_is_what_the_definition_says():
         assert value == least - len(table) // 2
 
 
+def test_a_word_that_equals_an_entry_is_settled_by_its_lower_half():
+    sampler = discrete_gaussian(4.2)
+    table, entry = _cumulative(4.2), 30
+    high, low = table[entry] >> 64, table[entry] & (2**64 - 1)
+    sample = {}
+    for lower in (0, low - 1, low, 2**64 - 1):
+
+        class Source:
+            def words(self, count, purpose, lower=lower):
+                return np.array([high] + [lower] * (count - 1), dtype=np.uint64)
+
+        sample[lower] = int(sampler.sample(1, Source())[0]) + len(table) // 2
+    assert sample == {0: entry, low - 1: entry, low: entry + 1, 2**64 - 1: entry + 1}
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e9, 1e10, 1e30])
+def test_nothing_is_left_of_what_cannot_be_made_short_enough(scale):
+    values = np.array([3.0, -4.0])
+    few_cells.on_lattice(values, 2, scale, 2.0, np.uint64(5))
+    assert values.tolist() == [0.0, 0.0]
+
+
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-6, 0.01, 1.0, 1e3]), st.integers(1, 2000))
 def test_no_contribution_is_longer_than_the_sensitivity(seed, scale, levels):
     mechanism = vm.AggregateGaussian(noise_multiplier=1.0, levels=levels)
     raw = contribution(np.random.default_rng(seed), 3, scale)
     for whole in without_noise(mechanism, raw):
         assert math.sqrt(whole @ whole) <= mechanism.sensitivity(GRID.cells, 4)
+
+
+@pytest.mark.parametrize("length", [0.5, 1.0, 2.0, 1e6])
+def test_a_gradient_of_theta_is_clipped_and_keeps_its_direction(length):
+    mechanism = vm.AggregateGaussian(noise_multiplier=1.0, levels=1024, theta_clip=3.0)
+    users, axis = 400, np.array([0.6, 0.0, 0.0, 0.8])
+    # By gain at 100 m and slope, in which θ is clipped.
+    slopes = np.linalg.solve(at_100_m(2), axis * length * mechanism.theta_clip)
+    raw = Contribution(
+        np.zeros((users, GRID.cells)), np.tile(slopes, (users, 1)), np.ones(users),
+        np.zeros((users, 2)),
+    )  # fmt: skip
+    whole = without_noise(mechanism, raw)[:, GRID.cells :]
+    _, mean = mechanism.read(np.zeros(GRID.cells), whole.sum(axis=0), users)
+    seen = at_100_m(2) @ mean
+    # Where rounding made it too long, a user's is made shorter by a tenth, at most twice here.
+    expected = min(length, 1.0) * mechanism.theta_clip
+    assert 0.81 * expected < np.linalg.norm(seen) < 1.01 * expected
+    # Half a step of 205 for the clip, in the mean of 400.
+    assert np.abs(seen / np.linalg.norm(seen) - axis).max() < 5 * 0.5 / math.sqrt(users) / 80
+
+
+def test_heights_and_theta_are_rounded_by_coins_of_their_own():
+    mechanism, users = vm.AggregateGaussian(noise_multiplier=1.0, levels=1024), 4000
+    step = mechanism.clip / mechanism.levels
+    theta_step = step / (mechanism.theta_share * mechanism.clip / mechanism.theta_clip)
+    heights, theta = np.zeros((users, GRID.cells)), np.zeros((users, 4))
+    heights[:, 0], theta[:, 1] = 10.5 * step, 10.5 * theta_step  # a slope: its axis is unchanged
+    raw = Contribution(heights, theta, np.ones(users), np.zeros((users, 2)))
+    whole = without_noise(mechanism, raw)
+    pair = whole[:, 0], whole[:, GRID.cells + 1]
+    assert {*pair[0]} == {*pair[1]} == {10, 11}
+    assert abs(np.corrcoef(*pair)[0, 1]) < 5 / math.sqrt(users)
+
+
+def test_each_purpose_asks_for_words_of_its_own():
+    class Source:
+        def __init__(self):
+            self.asked = []
+
+        def words(self, count, purpose):
+            self.asked.append(purpose)
+            return noise.draw(0, "a", 0).words(count, purpose)
+
+    sources = [Source() for _ in range(3)]
+    mechanism = replace(FIXED, contribute=0.5)
+    mechanism.answer(contribution(np.random.default_rng(0), 3), GRID, sources, 3)
+    for source in sources:
+        assert len(source.asked) == len(set(source.asked)) == 3
 
 
 def test_rounding_is_without_bias():
@@ -163,6 +236,38 @@ def test_noise_on_the_sum_is_what_is_promised_even_when_some_are_missing():
     slack = 5 * math.sqrt(2 / len(values))
     assert 1 - slack < values.var() / promised**2 < 1.02 + slack
     assert FIXED.least_answers(users) == users - missing
+
+
+@given(
+    st.floats(0.5, 50),
+    st.integers(2, 3000),
+    st.integers(1, 5000),
+    st.sampled_from([0.0, 0.1, 0.35]),
+)
+def test_the_shares_that_must_be_there_add_up_to_the_promised_noise(z, cohort, cells, dropout):
+    mechanism = vm.AggregateGaussian(noise_multiplier=z, dropout=dropout, levels=1024)
+    share = mechanism.share_deviation(cells, 4, cohort)
+    there = mechanism.least_answers(cohort)
+    assert there >= (1 - dropout) * cohort * (1 - 1e-12)
+    promised = z * mechanism.sensitivity(cells, 4)
+    assert 1 - 1e-12 <= share * math.sqrt(there) / promised < 1.011  # rounded up to three digits
+
+
+@pytest.mark.parametrize(("z", "cohort", "cells"), [(1.0, 2, 20), (50.0, 10**8, 10**6)])
+def test_the_coarsest_lattice_that_is_taken_lacks_less_than_is_charged(z, cohort, cells):
+    def taken(levels):
+        mechanism = vm.AggregateGaussian(noise_multiplier=z, levels=levels)
+        try:
+            return mechanism.share_deviation(cells, 4, cohort), mechanism.guarantee.rho
+        except vm.VeilmapError:
+            return None
+
+    deviation, rho = next(filter(None, map(taken, range(1, 2000))))
+    # Kairouz, Liu and Steinke, Theorem 1, with the bound of its sum that the code states.
+    tau = 10 * cohort * math.exp(-((math.pi * deviation) ** 2))
+    charged = math.sqrt(2 * rho) - 1 / z
+    assert 0 < tau * math.sqrt(cells + 4) <= charged
+    assert charged < 1e-6 / z  # it costs next to nothing
 
 
 def test_users_who_keep_back_send_noise_only():

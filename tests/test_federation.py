@@ -175,6 +175,12 @@ def test_groups_that_take_turns_are_asked_equally_often(town):
     assert sum(row.clients for row in run.history) == 2 * len(data.users)
 
 
+def test_groups_stay_the_same_without_a_seed():
+    crowd = vm.Participation(share=1 / 4, in_turns=True)
+    turnouts = [crowd.draw(None, number, 40).invited for number in range(4)]
+    np.testing.assert_array_equal(np.sum(turnouts, axis=0), np.ones(40))
+
+
 def test_a_round_in_which_nobody_answers_is_survived(town):
     scene, data = town
     crowd = vm.Participation(share=0.05, dropout=0.5)

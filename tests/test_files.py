@@ -31,6 +31,27 @@ def test_a_full_disk_is_one_clear_line(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_is_on_disk_before_it_takes_the_old_ones_place(tmp_path, monkeypatch):
+    path, synced, moved = tmp_path / "kept.txt", {}, []
+    real_sync, real_move = os.fsync, Path.replace
+
+    def sync(descriptor):
+        state = os.fstat(descriptor)
+        synced[state.st_ino] = state.st_size
+        real_sync(descriptor)
+
+    def move(self, target):
+        state = self.stat()
+        moved.append(synced.get(state.st_ino) == state.st_size)
+        return real_move(self, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", move)
+    _files.write_text("spent", path)
+    assert path.read_text() == "spent"
+    assert moved == [True]
+
+
 def test_files_are_readable_as_usual(tmp_path):
     umask = os.umask(0o022)
     try:

@@ -350,3 +350,22 @@ def test_system_noise_is_standard_normal_and_never_repeats():
     # A true sample fails this once in a million runs.
     assert kstest(first, "norm").pvalue > 1e-6
     assert np.isfinite(first).all()
+    # Of 52 bits two alike among so many are there once in 10⁷ samples; of 32 bits, nearly always.
+    assert len(np.unique(first)) == len(first)
+
+
+def test_system_noise_has_its_variances_and_is_drawn_for_each_cell():
+    from scipy.stats import chi2
+
+    values, variances = np.zeros(40_000), np.tile([4.0, 0.0, 9.0, 0.0], 10_000)
+    noise.draw(None, "a", 0).add_noise(values, variances)
+    assert (values[variances == 0] == 0).all()
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], 10_000) / 10_000  # once in a million samples outside
+    for variance in (4.0, 9.0):
+        assert low < np.mean(values[variances == variance] ** 2) / variance < high
+    assert len(np.unique(values)) == 20_001
+
+
+def test_the_least_of_the_systems_bits_are_a_finite_number(monkeypatch):
+    monkeypatch.setattr(noise.os, "urandom", bytes)
+    assert -9 < noise.system_normals(1)[0] < -8

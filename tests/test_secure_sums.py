@@ -481,3 +481,12 @@ def test_shares_are_random_and_those_of_two_secrets_do_not_mix():
         sharing.combine_shares([one[0], one[0]])
     with pytest.raises(ValueError, match="do not belong together"):
         sharing.combine_shares([one[0], sharing.create_shares(bytes(500), 2, 3)[1]])
+
+
+def test_a_share_is_evenly_spread_whatever_the_secret():
+    count = 800
+    shares = [sharing.create_shares(bytes(32), 2, 2)[0][4:] for _ in range(count)]
+    numbers = [int.from_bytes(share, "little") for share in shares]
+    for bit in (0, 260, 520):
+        ones = np.mean([number >> bit & 1 for number in numbers])
+        assert abs(ones - 0.5) < 6 * 0.5 / np.sqrt(count)  # once in 10⁸ beyond

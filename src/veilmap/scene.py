@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap import _checks
+from veilmap._streams import Purpose, stream
 from veilmap.buildings.prism import Building, heights_of, without_overlaps
 from veilmap.errors import VeilmapError
 from veilmap.geometry import Grid, paired
@@ -112,7 +113,7 @@ class Scene:
         side = _checks.number("size", size, above=0)
         cells = max(1, round(side / _checks.number("cell_size", cell_size, above=0)))
         grid = Grid(side / cells, (cells, cells))
-        rng = np.random.default_rng([_checks.whole("seed", seed, least=0), 0])
+        rng = np.random.default_rng(_checks.whole("seed", seed, least=0))
         shapes = _city.draw_buildings(
             rng,
             side,
@@ -241,7 +242,7 @@ class Scene:
         users: int = 100,
         links_per_user: int = 200,
         noise_db: float = 3.0,
-        seed: int | Sequence[int] | None = None,
+        seed: int | np.random.Generator | None = None,
         *,
         places_per_user: int = 1,
         reach: float | None = None,
@@ -258,7 +259,7 @@ class Scene:
             Spread over the user's places, each to different base stations.
         noise_db : float
             Standard deviation of the measurement noise.
-        seed : int, optional
+        seed : int or Generator, optional
             Fixes places, links and noise; without it they differ each time.
         places_per_user : int
         reach : float, optional
@@ -280,7 +281,7 @@ class Scene:
                 f"{links} links per user are more than {places} place(s) x"
                 f" {len(self.base_stations)} base stations; ask for fewer or more places"
             )
-        rng = np.random.default_rng(seed)
+        rng = seed if isinstance(seed, np.random.Generator) else stream(seed, Purpose.MEASURED)
         altitude = _checks.number("user_altitude", user_altitude, least=0)
         spots = _outdoors(rng, self.grid, self._indoors, users * places, altitude)
         user = np.repeat(np.arange(users), links)
@@ -308,7 +309,7 @@ class Scene:
     ) -> Iterator[Measurements]:
         """What a crowd of any size measures, some users at a time; ``options`` as in `measure`.
 
-        Every part has a seed of its own, so that the parts from ``first_part`` on are the same
+        Every part has a stream of its own, so that the parts from ``first_part`` on are the same
         without those before them.
         """
         users = _checks.whole("users", users, least=1)
@@ -316,7 +317,8 @@ class Scene:
         for part, first in enumerate(range(0, users, size)):
             if part < first_part:
                 continue
-            own = self.measure(min(size, users - first), seed=[seed, part], **options)
+            rng = stream(seed, Purpose.MEASURED_IN_PARTS, part)
+            own = self.measure(min(size, users - first), seed=rng, **options)
             yield replace(own, user=own.user + first)
 
     def trace(
@@ -354,7 +356,7 @@ class Scene:
             raise VeilmapError(
                 "only a scene made with Scene.from_sionna can be traced; measure() works on all"
             )
-        rng = np.random.default_rng(seed)
+        rng = stream(seed, Purpose.TRACED)
         places = self._places(rng, users, _checks.number("user_altitude", user_altitude, least=0))
         gain = self.meshes.gains(
             places,
@@ -410,7 +412,7 @@ class Scene:
             return values
         for station in np.unique(bs):
             own = bs == station
-            rng = np.random.default_rng([self.seed, 1, int(station)])
+            rng = stream(self.seed, Purpose.SHADOWING, int(station))
             # Spectrum ∝ (1 + (reach·|k|)²)^(−3/2): normal over the root of a chi-squared(1).
             k = rng.standard_normal((2, _SHADOWING_WAVES))
             k /= reach * np.abs(rng.standard_normal(_SHADOWING_WAVES))

@@ -75,7 +75,8 @@ def on_lattice(values, n, scale, limit, seed):
         squares = 0.0
         for at in range(n):
             dither = _uniform(seed, attempt * n + at) * 2.0**-53
-            squares += math.floor(scale * values[at] + dither) ** 2
+            # As a float: the square of a whole number beyond 3·10⁹ would overflow, to below 0.
+            squares += float(math.floor(scale * values[at] + dither)) ** 2
         if squares <= limit:
             for at in range(n):
                 dither = _uniform(seed, attempt * n + at) * 2.0**-53

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
+from veilmap._streams import Purpose, stream
 from veilmap.errors import VeilmapError
 from veilmap.measurements import Measurements
 
@@ -64,7 +65,7 @@ def few_links(data: Measurements, links: int, folds: int = 5, *, seed: int = 0) 
     for fold in by_users(data, folds, seed=seed):
         if len(fold.train) < least:
             raise VeilmapError(f"there are only {len(fold.train)} links to take {least} from")
-        rows = np.random.default_rng([seed, fold.number]).choice(
+        rows = stream(seed, Purpose.FEW_LINKS, fold.number).choice(
             len(fold.train), least, replace=False
         )
         kept = np.sort(rows)

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
+from veilmap._streams import Purpose, stream
 from veilmap.errors import VeilmapError
 from veilmap.federation.messages import ClientId
-
-_DEAL = 2**32  # no round has this number
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,7 @@ class Participation:
 
     def draw(self, seed: int | None, round_number: int, users: int) -> "Turnout":
         """The turnout of one round; with a seed it depends only on (seed, round)."""
-        entropy = None if seed is None else [seed, round_number]
-        asked, fate = np.random.default_rng(entropy).random((2, users))
+        asked, fate = stream(seed, Purpose.TURNOUT, round_number).random((2, users))
         invited = asked < self.share
         if self.in_turns:
             invited = self._group_of(seed, users) == round_number % self.groups
@@ -72,8 +70,7 @@ class Participation:
 
     def _group_of(self, seed: int | None, users: int) -> NDArray[np.int64]:
         """The same in every round; who is with whom is no secret, so that 0 does for a seed."""
-        deal = np.random.default_rng([seed or 0, _DEAL]).permutation(users)
-        return deal % self.groups
+        return stream(seed or 0, Purpose.TURNS).permutation(users) % self.groups
 
 
 @dataclass(frozen=True)
