@@ -59,7 +59,7 @@ class OneAbsent(vm.AggregateGaussian):
 
 
 @dataclass(frozen=True)
-class Town:
+class Setting:
     """A crowd, and the records of which one is the victim's.
 
     Attributes
@@ -74,6 +74,7 @@ class Town:
     candidates: int = CANDIDATES
     links: int = LINKS
     cell_size: float = CELL
+    rounds: int = ROUNDS
 
     @cached_property
     def scene(self) -> vm.Scene:
@@ -119,37 +120,38 @@ class Trial:
     truth: int
 
 
-def promised(users: int, epsilon: float, rounds: int = ROUNDS) -> vm.AggregateGaussian:
+def promised(setting: Setting, epsilon: float) -> vm.AggregateGaussian:
     """The mechanism as `train` settles it."""
     asked = vm.AggregateGaussian(epsilon=epsilon, delta=DELTA, dropout=0.0)
-    return fitted(accounting.calibrated(asked, rounds), users)
+    return fitted(accounting.calibrated(asked, setting.rounds), setting.users)
 
 
 def attacked(
-    town: Town, claimed: vm.AggregateGaussian, seed: int, present: bool, share: float = 1.0
+    setting: Setting, claimed: vm.AggregateGaussian, seed: int, present: bool, share: float = 1.0
 ) -> Trial:
     """Train one run and attack its victim; only ``share`` of the claimed noise is added."""
-    truth = int(np.random.default_rng([seed, 1]).integers(town.candidates))
-    victim = town.users - 1 + truth
+    truth = int(np.random.default_rng([seed, 1]).integers(setting.candidates))
+    victim = setting.users - 1 + truth
     # With less noise than claimed the run would stop early: its own account is switched off.
     settings = {own.name: getattr(claimed, own.name) for own in fields(claimed)} | {
         "noise_multiplier": share * claimed.noise_on_sum, "epsilon": 1e9
     }  # fmt: skip
-    draws = frozenset(noise.draw(seed, victim, number) for number in range(ROUNDS))
+    draws = frozenset(noise.draw(seed, victim, number) for number in range(setting.rounds))
     run = vm.train(
-        town.with_victim(truth), town.scene.grid, rounds=ROUNDS, seed=seed, keep_uploads="all",
+        setting.with_victim(truth), setting.scene.grid, rounds=setting.rounds, seed=seed,
         mechanism=OneAbsent(**settings, absent=frozenset() if present else draws),
+        keep_uploads="all",
     )  # fmt: skip
-    links, mechanism = town.data.links, vm.AggregateGaussian(**settings)
-    known = town.data.users[: town.users - 1].tolist()
+    links, mechanism = setting.data.links, vm.AggregateGaussian(**settings)
+    known = setting.data.users[: setting.users - 1].tolist()
     others = Clients(known, links.users_between(0, len(known)), mechanism, seed)
     records = links.users_between(len(known), links.users)
-    suspects = Clients([victim] * town.candidates, records, mechanism, seed)
-    matches, squares = np.zeros((2, town.candidates))
+    suspects = Clients([victim] * setting.candidates, records, mechanism, seed)
+    matches, squares = np.zeros((2, setting.candidates))
     for seen in run.transcript.rounds.values():
         assert isinstance(seen, SeenSum)
         theirs = contributions(suspects, seen.broadcast)
-        variance = town.users * _share_deviation(mechanism, seen.broadcast) ** 2
+        variance = setting.users * _share_deviation(mechanism, seen.broadcast) ** 2
         matches += theirs @ _left_over(seen, others) / variance
         squares += np.einsum("km,km->k", theirs, theirs) / variance
     length = math.sqrt(squares[truth])
@@ -237,7 +239,9 @@ def least_epsilon(present: NDArray[np.float64], absent: NDArray[np.float64], del
     return best
 
 
-def summary(town: Town, claimed: vm.AggregateGaussian, trials: Sequence[Trial]) -> dict[str, float]:
+def summary(
+    setting: Setting, claimed: vm.AggregateGaussian, trials: Sequence[Trial]
+) -> dict[str, float]:
     """What was measured beside what is allowed."""
     present, absent = (
         np.array([trial.score for trial in trials if trial.present is there])
@@ -245,12 +249,12 @@ def summary(town: Town, claimed: vm.AggregateGaussian, trials: Sequence[Trial]) 
     )
     there = [trial for trial in trials if trial.present]
     guesses, truths = np.array([(trial.guess, trial.truth) for trial in there]).T
-    off = np.linalg.norm(town.places[guesses] - town.places[truths], axis=1)
-    middle = np.linalg.norm(town.places - town.places.mean(axis=0), axis=1)
-    allowed = distance_allowed(claimed, ROUNDS)
+    off = np.linalg.norm(setting.places[guesses] - setting.places[truths], axis=1)
+    middle = np.linalg.norm(setting.places - setting.places.mean(axis=0), axis=1)
+    allowed = distance_allowed(claimed, setting.rounds)
     distance = float(present.mean() - absent.mean())
     spread = math.sqrt(1 / len(present) + 1 / len(absent))
-    threshold, chance = norm.ppf(1 - FALSE_ALARMS), 1 / town.candidates
+    threshold, chance = norm.ppf(1 - FALSE_ALARMS), 1 / setting.candidates
     return {
         "trials": len(trials),
         "AUC": float(np.mean(present[:, None] > absent)),
@@ -266,7 +270,7 @@ def summary(town: Town, claimed: vm.AggregateGaussian, trials: Sequence[Trial]) 
         "ε at least, normal noise": epsilon_of_distance(
             max(distance - norm.ppf(CONFIDENCE) * spread, 1e-3), claimed.delta
         ),
-        "ε claimed": accounting.epsilon(claimed, ROUNDS, claimed.delta),
+        "ε claimed": accounting.epsilon(claimed, setting.rounds, claimed.delta),
         "right place": float(np.mean(guesses == truths)),
         "by guessing": chance,
         "place allowed by (ε, δ)": most_power(chance, claimed.epsilon, claimed.delta),
@@ -278,7 +282,7 @@ def summary(town: Town, claimed: vm.AggregateGaussian, trials: Sequence[Trial]) 
 
 def attack(quick: bool) -> None:
     """Trials of every setting, and their table."""
-    settings = [
+    cases = [
         # N, ε, share of the claimed noise, trials
         (200, 8.0, 1.0, 240),
         (200, 2.0, 1.0, 240),
@@ -288,12 +292,13 @@ def attack(quick: bool) -> None:
         (200, 2.0, 0.1, 120),
     ]
     if quick:
-        settings = [(*setting[:3], QUICK_TRIALS) for setting in settings if setting[0] == 200]
-    for users, epsilon, share, count in settings:
-        town, claimed = Town(users), promised(users, epsilon)
-        trials = [attacked(town, claimed, seed, seed % 2 == 0, share) for seed in range(count)]
+        cases = [(*case[:3], QUICK_TRIALS) for case in cases if case[0] == 200]
+    for users, epsilon, share, count in cases:
+        setting = Setting(users)
+        claimed = promised(setting, epsilon)
+        trials = [attacked(setting, claimed, seed, seed % 2 == 0, share) for seed in range(count)]
         print(f"\nN = {users}, ε = {epsilon:g}, {share:g} of the claimed noise")
-        for name, value in summary(town, claimed, trials).items():
+        for name, value in summary(setting, claimed, trials).items():
             print(f"  {name:26s} {value:.3g}")
 
 
