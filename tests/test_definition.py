@@ -57,6 +57,9 @@ def test_an_adversary_who_knows_all_others_gets_no_further_than_epsilon_allows(d
     false, count = alarms(trials, present=False)
     # The others are subtracted to the last step: what is left is noise of the known deviation.
     assert abs(false - FALSE_ALARMS) < 4 * deviation(FALSE_ALARMS, count)
+    # Without any noise: no victim stands out further than the largest contribution would.
+    allowed = definition.distance_allowed(case[1], case[0].rounds)
+    assert 0.5 * allowed < max(trial.length for trial in trials) <= allowed
     bound = definition.most_power(FALSE_ALARMS, 1.0, definition.DELTA)
     power, count = alarms(trials, present=True)
     assert power + 2 * deviation(bound, count) < bound
