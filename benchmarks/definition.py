@@ -304,8 +304,8 @@ def attack(quick: bool) -> None:
     """Trials of every setting, and their table."""
     cases = [
         # N, ε, share of the claimed noise, trials
-        (200, 8.0, 1.0, 240),
-        (200, 2.0, 1.0, 240),
+        (200, 8.0, 1.0, 200),
+        (200, 2.0, 1.0, 200),
         (1000, 8.0, 1.0, 80),
         (1000, 2.0, 1.0, 80),
         (200, 8.0, 0.5, 80),

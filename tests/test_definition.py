@@ -10,7 +10,11 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+import veilmap as vm
+from veilmap import accounting, noise
+from veilmap.federation.client import Clients
 from veilmap.mechanisms.aggregate import _UNEVEN, LEAST_DEVIATION
+from veilmap.mechanisms.lattice import discrete_gaussian
 
 FALSE_ALARMS = 0.2
 TRIALS = 300
@@ -122,3 +126,35 @@ def test_sums_of_the_coarsest_shares_cost_no_more_than_is_charged(shares, shift,
     charged = 0.5 * ((1 + _UNEVEN) * shift / (math.sqrt(shares) * LEAST_DEVIATION)) ** 2
     assert divergence <= order * charged
     assert divergence == pytest.approx(order * charged, rel=1e-6)
+
+
+def test_who_knows_the_seed_subtracts_the_noise(definition, case):
+    setting, claimed = case
+    run = vm.train(
+        setting.with_victim(0), setting.scene.grid, mechanism=claimed, rounds=setting.rounds,
+        seed=7, keep_uploads="all",
+    )  # fmt: skip
+    ids = setting.data.users[: setting.users].tolist()  # the first candidate is the last of them
+    links = setting.data.links
+    others = Clients(ids[:-1], links.users_between(0, len(ids) - 1), claimed, 7)
+    victim = Clients(ids[-1:], links.users_between(len(ids) - 1, len(ids)), claimed, 7)
+    for number, seen in run.transcript.rounds.items():
+        left = definition._left_over(seen, others)
+        sampler = discrete_gaussian(definition._share_deviation(claimed, seen.broadcast))
+        for client in ids:
+            left -= sampler.sample(len(left), noise.draw(7, client, number))
+        np.testing.assert_array_equal(left, definition.contributions(victim, seen.broadcast)[0])
+
+
+@pytest.mark.parametrize("z", [0.7, 4.0])
+@pytest.mark.parametrize("sampling", [0.01, 0.9])
+@pytest.mark.parametrize("order", [2, 8, 32])
+def test_secret_sampling_costs_no_more_than_is_charged_either_way(z, sampling, order):
+    x = np.linspace(-60 * z, 60 * z, 100_001)
+    without = norm.logpdf(x, 0, z)
+    both = np.logaddexp(math.log(sampling) + norm.logpdf(x, 1, z), math.log1p(-sampling) + without)
+    bound = accounting.sampled_divergences(1 / (2 * z**2), sampling, np.array([order]))[0]
+    for one, other in ((both, without), (without, both)):
+        integrand = order * one + (1 - order) * other + math.log(x[1] - x[0])
+        # The integral is exact to about 10⁻¹¹; at order 2 the bound is met.
+        assert logsumexp(integrand) / (order - 1) <= bound + 1e-10
