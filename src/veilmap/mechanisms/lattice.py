@@ -19,7 +19,7 @@ from veilmap._kernels import sampling
 from veilmap.errors import VeilmapError
 from veilmap.noise import Draw
 
-_BITS = 128  # of the cumulative table: no event is off by more than 2⁻¹²⁸
+_BITS = 128  # of the cumulative table: no value's probability is off by more than 2⁻¹²⁸
 _GUIDE_BITS = 12
 _SPARE = 64  # words for the lower halves; needed about once in 2⁵⁰ numbers
 _LARGEST = 20_000.0  # deviations above this make tables of more than half a million entries
