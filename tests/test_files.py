@@ -1,4 +1,10 @@
+import json
 import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +39,85 @@ def test_files_are_readable_as_usual(tmp_path):
     finally:
         os.umask(umask)
     assert (tmp_path / "deep" / "new.txt").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_replaced_file_is_durable_before_and_after_its_new_name(tmp_path, monkeypatch):
+    path, steps, fsync, replace = tmp_path / "kept.txt", [], os.fsync, Path.replace
+
+    def synced(handle):
+        status = os.fstat(handle)
+        steps.append("folder" if stat.S_ISDIR(status.st_mode) else f"file of {status.st_size}")
+        if stat.S_ISDIR(status.st_mode):
+            assert status.st_ino == tmp_path.stat().st_ino
+        fsync(handle)
+
+    def renamed(self, target):
+        steps.append("new name")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    _files.write_text("four", path)
+    assert steps == ["file of 4", "new name", "folder"]
+
+
+def test_a_second_holder_is_refused_and_told_who_has_the_lock(tmp_path):
+    path = tmp_path / "deep" / ".lock"
+    with _files.locked(path):
+        told = json.loads(path.read_text())
+        assert told["pid"] == os.getpid()
+        with pytest.raises(vm.VeilmapError) as refusal, _files.locked(path):
+            pass
+        assert all(str(told[name]) in str(refusal.value) for name in ("pid", "host", "since"))
+        assert json.loads(path.read_text()) == told
+    with _files.locked(path):
+        pass
+    assert path.read_bytes() == b""
+
+
+def test_a_failure_inside_releases_the_lock(tmp_path):
+    with pytest.raises(RuntimeError), _files.locked(tmp_path / ".lock"):
+        raise RuntimeError
+    with _files.locked(tmp_path / ".lock"):
+        pass
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from veilmap import _files
+with _files.locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_killed_process_releases_its_lock(tmp_path, holder):
+    with (
+        pytest.raises(vm.VeilmapError, match=f"process {holder.pid} "),
+        _files.locked(tmp_path / ".lock"),
+    ):
+        pass
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with _files.locked(tmp_path / ".lock"):
+        assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
+
+
+def test_a_lock_that_is_released_in_time_is_worth_waiting_for(tmp_path, holder, monkeypatch):
+    def let_go(_seconds):
+        if holder.poll() is None:
+            holder.communicate("\n")
+
+    monkeypatch.setattr(_files.time, "sleep", let_go)
+    with _files.locked(tmp_path / ".lock", wait=60):
+        assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()

@@ -1,14 +1,21 @@
-"""Writing files so that a reader never meets half of one."""
+"""Writing files so that a reader never meets half of one, and that one process writes at a time."""
 
+import contextlib
+import fcntl
 import json
 import os
+import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from veilmap.errors import VeilmapError
+
+_SECONDS_BETWEEN_TRIES = 0.05
 
 
 @contextmanager
@@ -31,10 +38,80 @@ def replacing(path: Path) -> Iterator[Path]:
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp's 0600 would surprise the next reader
         temporary.replace(path)
+        _sync_folder(path.parent)  # the new name is durable only then
     except OSError as error:
         raise VeilmapError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def locked(path: Path, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock file ``path`` within the block; only one holder at a time, of any process.
+
+    The operating system releases it when its holder dies, however it dies. Who only reads what
+    it protects need not ask for it.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file. While it is held it says who holds it and since when; it stays behind,
+        empty: to delete it could let two processes hold two files of the same name.
+    wait : float
+        Seconds to wait for another holder before this is refused.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise VeilmapError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        _acquire(handle, path, time.monotonic() + wait)
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        os.pwrite(handle, json.dumps(holder).encode(), 0)
+        try:
+            yield
+        finally:
+            os.ftruncate(handle, 0)
+            fcntl.flock(handle, fcntl.LOCK_UN)  # also where a forked child shares the handle
+    finally:
+        os.close(handle)
+
+
+def _acquire(handle: int, path: Path, deadline: float) -> None:
+    """Lock an open file, or say who has it."""
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise VeilmapError(f"{path} is locked by {_holder(handle)}") from None
+            time.sleep(_SECONDS_BETWEEN_TRIES)
+        except OSError as error:
+            raise VeilmapError(f"cannot lock {path}: {error.strerror}") from error
+        else:
+            os.ftruncate(handle, 0)  # what a killed holder left
+            return
+
+
+def _holder(handle: int) -> str:
+    """Who holds a lock, as far as it has said so."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        told = json.loads(os.pread(handle, 4096, 0))
+        return (
+            f"process {told['pid']} on {told['host']} since {told['since']}; wait until it ends,"
+            " or stop it"
+        )
+    return "another process; wait until it ends"
 
 
 def write_json(content: Any, path: Path, *, indent: int | None = 2) -> None:
