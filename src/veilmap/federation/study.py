@@ -89,7 +89,7 @@ class StudyFolder:
 
 def is_promised(config: Mapping[str, Any]) -> bool:
     """Whether the mechanism of a run, by its configuration, has a guarantee."""
-    return has_guarantee(from_description(config["mechanism"]))
+    return has_guarantee(from_description(config.get("mechanism") or {}))
 
 
 def unpublished(run: Path) -> Path:
