@@ -4,7 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -132,11 +132,14 @@ class Training:
 
     def _save(self, folder: RunFolder, state: ServerState, rows: Sequence[HistoryRow]) -> None:
         """Write a checkpoint with what may be published of the rounds; the rest is a study."""
-        if self.study is not None:
-            StudyFolder(folder.path).save_rows(rows)
+        shown = rows
         if has_guarantee(self.mechanism):
-            rows = [published(row, self.seed) for row in rows]
-        folder.save_checkpoint(state, rows)
+            shown = [published(row, self.seed) for row in rows]
+        if self.study is not None:
+            # Even there a run with a seed has no ε.
+            whole = [replace(r, epsilon=s.epsilon) for r, s in zip(rows, shown, strict=True)]
+            StudyFolder(folder.path).save_rows(whole)
+        folder.save_checkpoint(state, shown)
 
     def _opened(self, server: Server, exchange: Exchange, turnout: Turnout) -> Any:
         """The sum of a round, or those of its tiles, before anybody has answered."""

@@ -192,6 +192,8 @@ class Desk:
         """Map error against the strongest attack, for all runs that were audited."""
         points, missing = [], []
         for head in self._summaries(self.library.runs()):
+            if head.state == "unreadable":
+                continue
             with suppress(NoSuchRunError):
                 opened = self.library.open(head.id)
                 point = _newest_point(opened, head.id, head.label)
