@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from test_cli import run as command
 from veilmap.attacks import PriorOnly, WeightedCentroid
 from veilmap.auditing import _quantile, _root_mean_square, _share, battery
 from veilmap.federation import Run
+from veilmap.federation.public import write_stations
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +87,40 @@ def test_an_audit_of_sums_uses_what_works_on_sums(town):
     )  # fmt: skip
     audit = vm.audit(run, data, rounds=[0, 3])
     assert {score.attack for score in audit.scores} == {"prior only", "differencing"}
-    assert audit.epsilon == pytest.approx(8.0)
-    assert audit.promise.startswith("(ε, δ) = (8.00, 0.001) for one user's contributions")
     assert audit.closest_rmse > 0.8
+
+
+@pytest.mark.parametrize("seed", [0, None])
+def test_only_a_run_without_a_seed_has_a_promise(town, seed):
+    scene, data = town
+    run = vm.train(
+        data, scene.grid, mechanism=vm.AggregateGaussian(delta=1e-3), rounds=2, seed=seed,
+        keep_uploads="all",
+    )  # fmt: skip
+    audit = vm.audit(run, data, attacks=[PriorOnly()])
+    assert audit.study == audit.as_dict()["study"] == "Study: not for publication"
+    if seed is None:
+        assert audit.epsilon == audit.as_dict()["epsilon"] == pytest.approx(8.0)
+        assert audit.promise.startswith("(ε, δ) = (8.00, 0.001) for one user's contributions")
+        return
+    assert math.isnan(audit.epsilon)
+    assert audit.as_dict()["epsilon"] is None
+    assert "the noise is computable from the seed" in audit.promise
+    assert "ε" not in audit.promise
+
+
+def test_where_a_run_names_no_base_stations_the_truth_does(town):
+    scene, data = town
+    options = {"mechanism": vm.AggregateGaussian(delta=1e-3), "rounds": 2, "seed": 0,
+               "keep_uploads": "all"}  # fmt: skip
+    silent = vm.train(data, scene.grid, **options)
+    told = vm.train(data, scene.grid, stations=data.stations, **options)
+    assert len(silent.transcript.base_stations) == 0
+    audits = [vm.audit(run, data) for run in (silent, told)]
+    assert audits[0].scores == audits[1].scores
+    places = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))
+    with pytest.raises(vm.VeilmapError, match="does not say where base stations are"):
+        vm.audit(silent, places)
 
 
 def test_scores_are_what_their_names_say():
@@ -142,7 +175,9 @@ def folders(tmp_path_factory, town):
     place = tmp_path_factory.mktemp("runs")
     data.save(place / "links.parquet")
     scene.measure(users=8, links_per_user=20, seed=1).save(place / "test.parquet")
-    files = [str(place / "links.parquet"), "--test", str(place / "test.parquet")]
+    write_stations(data.stations, place / "stations.csv")
+    files = [str(place / "links.parquet"), "--test", str(place / "test.parquet"),
+             "--area", "0,0,90,90", "--stations", str(place / "stations.csv")]  # fmt: skip
     shared = ["train", *files, "--rounds", "6", "--seed", "1", "--keep-uploads", "1,3,6"]
     for name, options in {
         "aligned": ["--mechanism", "aligned", "--budget", "20"],
@@ -165,7 +200,9 @@ def test_a_run_comes_back_from_its_folder(folders):
     run = Run.load(folders / "aggregate")
     assert run.transcript.server_sees == "sums"
     assert sorted(run.transcript.rounds) == [0, 2, 5]
-    assert run.history[-1].epsilon == pytest.approx(6.0)
+    assert math.isnan(run.history[-1].epsilon)  # it has a seed
+    assert math.isnan(run.history[-1].mae_db)
+    assert Run.load(folders / "aggregate", study=True).history[-1].mae_db > 0
     assert run.transcript.mechanism["name"] == "aggregate"
     assert Run.load(folders / "aligned").transcript.uploads(2).uploads.shape[0] == 12
 
@@ -180,6 +217,34 @@ def test_the_audit_command_writes_tables_figures_and_json(capsys, folders):
     content = json.loads((folders / "aligned" / "audit" / "audit.json").read_text())
     assert content["rounds"] == [1, 3, 6]
     assert content["map_mae_db"] > 0
+    assert "study" not in content
+
+
+def test_an_audit_of_a_run_with_a_guarantee_is_marked_and_kept_apart(capsys, folders, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(folders / "aggregate", run)
+    shutil.copytree(folders / "aggregate.study", tmp_path / "run.study")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    code, out, _ = command(capsys, "audit", str(run))
+    assert code == 0
+    assert out.startswith("Study: not for publication")
+    assert "not known" not in out
+    written = {path.name for path in (tmp_path / "run.study" / "audit").iterdir()}
+    assert written == {"audit.json", "errors.png", "posterior.png"}
+    content = json.loads((tmp_path / "run.study" / "audit" / "audit.json").read_text())
+    assert content["study"] == "Study: not for publication"
+    assert content["epsilon"] is None
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+    # Without its study nobody can tell the data from others of the same users.
+    shutil.rmtree(tmp_path / "run.study")
+    code, out, _ = command(capsys, "audit", str(run), "--data", str(folders / "links.parquet"))
+    assert code == 0
+    assert "is not known" in " ".join(out.split())
+    assert (tmp_path / "run.study" / "README.txt").read_text().startswith("Study: not for publ")
+    code, _, err = command(capsys, "audit", str(run), "--data", str(folders / "test.parquet"))
+    assert code == 2
+    assert "trained on other measurements" in err
 
 
 def test_several_runs_are_compared(capsys, folders, tmp_path):
@@ -243,7 +308,7 @@ def test_promises_that_cannot_be_kept_end_in_one_line(capsys, folders, tmp_path,
     out = tmp_path / "run"
     code, _, error = command(
         capsys, "train", str(folders / "links.parquet"), "--rounds", "2", "--out", str(out),
-        *options,
+        "--area", "0,0,90,90", "--stations", str(folders / "stations.csv"), *options,
     )  # fmt: skip
     assert code == 2
     assert message in error

@@ -155,9 +155,11 @@ def test_a_runs_settings_train_again(tmp_path, mechanism, trust):
     data = scene.measure(users=6, links_per_user=5, seed=0)
     step = vm.NoiseAwareStep(step=2.0, start_propagation=vm.Propagation.of_degrees(3))
     vm.train(data, scene.grid, mechanism=mechanism, server_sees=trust, rounds=2, seed=0, step=step,
-             calibrate=["stations"], residual=20.0, out=tmp_path / "one")  # fmt: skip
+             calibrate=["stations"], residual=20.0, stations=data.stations,
+             out=tmp_path / "one")  # fmt: skip
     config = RunFolder(tmp_path / "one").config()
-    vm.train(data, scene.grid, seed=0, out=tmp_path / "two", **settings_of(config))
+    vm.train(data, scene.grid, seed=0, stations=data.stations,
+             out=tmp_path / "two", **settings_of(config))  # fmt: skip
     assert RunFolder(tmp_path / "two").config() == config
 
 

@@ -159,7 +159,7 @@ def test_sums_with_noise_learn_a_field_within_their_promise(shadowed):
     scene, data, _ = shadowed
     run = vm.train(
         data, scene.grid, step=ThenField(50.0, rounds=4), rounds=10, seed=0,
-        mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3),
+        mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3), stations=data.stations,
     )  # fmt: skip
     assert run.radio_map.field is not None
     assert run.history[-1].epsilon <= 8

@@ -15,9 +15,11 @@ from test_cli import run as command
 from veilmap import _html, auditing, plots, reports
 from veilmap.exposing import Knobs, Witness
 from veilmap.federation import Run
+from veilmap.federation.public import write_stations
 from veilmap.pictures import MapPanel, Maps
 from veilmap.reports import exposures, training
 from veilmap.reports.maps import nearest_to_middle
+from veilmap.reports.words import promise as promise_in_words
 from veilmap.sources import measurements_behind
 
 HOSTILE = "<script>alert(1)</script>"
@@ -87,7 +89,9 @@ def runs(tmp_path_factory, town):
     place = tmp_path_factory.mktemp("runs")
     data.save(place / "links.parquet")
     scene.measure(users=6, links_per_user=20, seed=1).save(place / "test.parquet")
-    files = [str(place / "links.parquet"), "--test", str(place / "test.parquet")]
+    write_stations(data.stations, place / "stations.csv")
+    files = [str(place / "links.parquet"), "--test", str(place / "test.parquet"),
+             "--area", "0,0,90,90", "--stations", str(place / "stations.csv")]  # fmt: skip
     aligned = ["--mechanism", "aligned", "--budget", "20", "--tradeoff", "2"]
     for name, options in {
         ODD: [*files, *aligned, "--keep-uploads", "1,3"],
@@ -124,15 +128,24 @@ def quick(monkeypatch):
 
 @pytest.fixture(scope="module")
 def written(runs):
-    """The page of every kind of run, written once; one of them with all its pictures."""
+    """The page of every kind of run, written once; one of them with all its pictures.
+
+    Of the run with a guarantee there are two: what was published, and a study.
+    """
     pages = {}
     for name in (ODD, "aggregate", "unkept", "city", "field"):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
             if name != ODD:
                 patch.setattr(plots, "png", undrawn)
-            vm_main("report", str(runs / name))
+            vm_main("report", str(runs / name), *(["--study"] if name == "aggregate" else []))
         assert end.value.code == 0
-        pages[name] = Page(runs / name / "report.html")
+        beside = f"{name}.study" if name == "aggregate" else name
+        pages[name] = Page(runs / beside / "report.html")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
+        patch.setattr(plots, "png", undrawn)
+        vm_main("report", str(runs / "aggregate"))
+    assert end.value.code == 0
+    pages["published"] = Page(runs / "aggregate" / "report.html")
     return pages
 
 
@@ -193,14 +206,15 @@ def test_the_head_says_what_the_run_is(written, audits):
 
 @pytest.mark.parametrize("name", ["city", "aggregate", "unkept", "field"])
 def test_the_command_makes_the_same_run_again(runs, written, tmp_path, name):
-    subject = reports.Subject.opened(runs / name, name)
+    subject = reports.Subject.opened(runs / name, name, study=True)
     words = shlex.split(subject.command)
     assert words[:2] == ["veilmap", "train"]
     with pytest.raises(SystemExit):
         vm_main(*words[1:], "--out", str(tmp_path / "again"))
-    for file in ("config.json", "source.json"):
-        assert json.loads((tmp_path / "again" / file).read_text()) == json.loads(
-            (runs / name / file).read_text()
+    beside = ".study" if name == "aggregate" else ""
+    for file in ("{}/config.json", f"{{}}{beside}/source.json"):
+        assert json.loads((tmp_path / file.format("again")).read_text()) == json.loads(
+            (runs / file.format(name)).read_text()
         )
     kept = [file.name for file in (tmp_path / "again" / "transcript").glob("*")]
     assert len(kept) == len(subject.run.transcript.rounds)
@@ -267,16 +281,41 @@ def test_rounds_that_no_attack_reads_are_named(written):
     assert page.tables == {}
 
 
-def test_a_server_of_sums_shows_sums_and_the_promise_with_what_it_rests_on(written):
+def test_the_promise_is_shown_with_what_it_rests_on_and_none_with_a_seed(runs):
+    seeded = reports.Subject.opened(runs / "aggregate", "run", study=True)
+    assert "computable from the seed" in promise_in_words(seeded)
+    assert "ε" not in promise_in_words(seeded)
+    last = replace(seeded.run.history[-1], epsilon=6.0)
+    drawn = replace(
+        seeded, run=replace(seeded.run, history=[last]), config=seeded.config | {"seed": None}
+    )
+    for words in ("(ε, δ) = (6.00, 0.001) for one user's contributions",
+                  "at least 90% of a round's users adding their noise"):  # fmt: skip
+        assert words in promise_in_words(drawn)
+
+
+def test_a_report_on_a_run_with_a_guarantee_holds_what_was_published(written):
+    page, study = written["published"], written["aggregate"]
+    for words in ("Study", "Metres between", "The ring is", "with 200 links", "links.parquet"):
+        assert words not in page.text
+    assert "8 users" in page.text
+    assert "Map error not published" in page.text
+    assert not any("loss is" in image["alt"] for image in page.every("img"))
+    assert any("loss is" in image["alt"] for image in study.every("img"))
+    mark = "Study: not for publication"
+    assert study.source.count(f"<h2>{mark}") == study.source.count("<h2") == 4
+    assert f"<title>{mark}" in study.source
+
+
+def test_a_server_of_sums_shows_sums(written):
     page = written["aggregate"]
     for words in (
-        "only sums over a round's users", "(ε, δ) = (6.00, 0.001) for one user's contributions",
-        "at least 90% of a round's users adding their noise", "This run's noise came from a seed",
+        "only sums over a round's users", "the noise is computable from the seed",
         "The ring is where the user was", "The mean gradient of 8 users",
         "has no such parameters; taken are μ = 50, ρ = 1",
     ):  # fmt: skip
         assert words in page.text
-    assert any("ε is" in image["alt"] for image in page.every("img"))
+    assert not any("ε is" in image["alt"] for image in page.every("img"))
     tables = [rows for title, rows in page.tables.items() if "Metres" in title]
     assert [[row[0] for row in rows[1:]] for rows in tables] == 2 * [["prior only", "differencing"]]
 
@@ -292,11 +331,15 @@ def test_without_measurements_the_rest_is_written(capsys, quick, runs, tmp_path)
     for number, name in enumerate((ODD, "aggregate")):
         copy = tmp_path / str(number)
         shutil.copytree(runs / name, copy)
-        source = json.loads((copy / "source.json").read_text())
-        (copy / "source.json").write_text(json.dumps(source | {"data": "/gone.parquet"}))
-        code, _, _ = command(capsys, "report", str(copy))
+        beside = copy
+        if name == "aggregate":
+            beside = tmp_path / f"{number}.study"
+            shutil.copytree(runs / f"{name}.study", beside)
+        source = json.loads((beside / "source.json").read_text())
+        (beside / "source.json").write_text(json.dumps(source | {"data": "/gone.parquet"}))
+        code, _, _ = command(capsys, "report", str(copy), "--study")
         assert code == 0
-        page = Page(copy / "report.html")
+        page = Page(beside / "report.html")
         assert "not at hand: /gone.parquet does not exist" in page.text
         assert "nothing can be scored" in page.text
         assert "To make it again" not in page.text
@@ -310,7 +353,7 @@ def test_without_measurements_the_rest_is_written(capsys, quick, runs, tmp_path)
 def test_several_runs_begin_with_what_privacy_costs(capsys, quick, runs, audits, tmp_path):
     out = tmp_path / "new" / "both.html"
     paths = [str(runs / name) for name in (ODD, "aggregate", "unkept")]
-    code, said, _ = command(capsys, "report", *paths, "--out", str(out))
+    code, said, _ = command(capsys, "report", *paths, "--study", "--out", str(out))
     assert code == 0
     assert "both.html" in said.replace("\n", "")
     page = Page(out)
@@ -346,6 +389,7 @@ def test_another_user_can_be_looked_at(capsys, quick, runs, tmp_path):
         (["{odd}", "--data", "{test}"], "trained on other measurements"),
         (["{odd}", "--data", "gone.csv"], "gone.csv does not exist"),
         (["{odd}", "--test", "gone.csv"], "gone.csv does not exist"),
+        (["{sums}", "--data", "{test}"], "--study takes them in"),
         (["{odd}", "--out", "report.pdf"], "a report is written as .html"),
         (["{odd}", "--out", "{test}/report.html"], "is a file; name a folder"),
         ([], "RUNS"),
@@ -356,7 +400,8 @@ def test_mistakes_are_one_line_and_leave_nothing(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(auditing, "audit", None)  # no work before mistakes are found
-    names = {"odd": runs / ODD, "unkept": runs / "unkept", "test": runs / "test.parquet"}
+    names = {"odd": runs / ODD, "unkept": runs / "unkept", "test": runs / "test.parquet",
+             "sums": runs / "aggregate"}  # fmt: skip
     given = [part.format(**names) for part in arguments]
     code, out, error = command(capsys, "report", *given)
     assert (code, out) == (2, "")
@@ -374,7 +419,9 @@ def test_help_has_examples(capsys):
 
 
 def test_what_is_not_known_of_training_is_said(quick, runs):
-    history = Run.load(runs / "aggregate").history
+    history = [
+        replace(row, epsilon=1.0) for row in Run.load(runs / "aggregate", study=True).history
+    ]
     unknown = [
         replace(row, loss=np.nan, mae_db=np.nan, noise_energy=np.nan, epsilon=np.nan)
         for row in history

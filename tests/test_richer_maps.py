@@ -167,7 +167,7 @@ def test_rich_maps_train_resume_and_load_like_plain_ones(mechanism, tmp_path):
     options = {
         "mechanism": mechanism, "rounds": 6, "seed": 1, "calibrate": ["stations"],
         "step": vm.NoiseAwareStep(start_propagation=vm.Propagation.of_degrees(3)),
-        "keep_uploads": {2},
+        "keep_uploads": {2}, "stations": data.stations,
     }  # fmt: skip
     whole = vm.train(data, scene.grid, **options)
     assert len(whole.radio_map.theta) == 6 + 5

@@ -97,11 +97,11 @@ def test_a_run_keeps_its_stations_with_their_ids(runs):
 def test_places_come_back_to_the_bit_and_no_station_is_none(tmp_path):
     folder, stations = RunFolder(tmp_path), np.random.default_rng(0).normal(size=(4, 3)) * 1e6
     ids = (3, 'quo"te', "new\nline", "ünï")
-    folder.start({}, stations, ids)
+    folder.start({}, (stations, ids))
     found, names = folder.base_stations()
     np.testing.assert_array_equal(found, stations)
     assert names == tuple(map(str, ids))
-    folder.start({}, np.zeros((0, 3)), ())
+    folder.start({}, (np.zeros((0, 3)), ()))
     assert (folder.base_stations()[0].shape, folder.base_stations()[1]) == ((0, 3), ())
 
 

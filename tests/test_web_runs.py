@@ -269,10 +269,10 @@ def test_audited_runs_are_points_and_others_missing(client, place):
     assert point == {
         "run": "aligned", "label": "aligned, μ = 20, ρ = 1", "mae_db": 7.5, "prior": 80.0,
         "attack": "matched filter", "when": "all kept rounds", "median": 12.0, "low": 10.0,
-        "high": 14.0, "promise": "none",
+        "high": 14.0, "promise": "none", "study": None,
     }  # fmt: skip
     missing = {run["run"]: run["why_not"] for run in found["missing"]}
-    assert missing["sums"] is None
+    assert "only what was published" in missing["sums"]
     assert "no transcript" in missing["bare"]
 
 

@@ -64,17 +64,12 @@ def locked(path: Path, *, wait: float = 0.0) -> Iterator[None]:
     ----------
     path : Path
         The lock file. While it is held it says who holds it and since when; it stays behind,
-        empty: to delete it could let two processes hold two files of the same name.
+        empty. Its holder may delete it.
     wait : float
         Seconds to wait for another holder before this is refused.
     """
+    handle = _acquired(path, time.monotonic() + wait)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise VeilmapError(f"cannot write {path}: {error.strerror}") from error
-    try:
-        _acquire(handle, path, time.monotonic() + wait)
         since = datetime.now(UTC).isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
         os.pwrite(handle, json.dumps(holder).encode(), 0)
@@ -85,6 +80,24 @@ def locked(path: Path, *, wait: float = 0.0) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_UN)  # also where a forked child shares the handle
     finally:
         os.close(handle)
+
+
+def _acquired(path: Path, deadline: float) -> int:
+    """The open lock file, once it is locked."""
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise VeilmapError(f"cannot write {path}: {error.strerror}") from error
+        try:
+            _acquire(handle, path, deadline)
+            if path.exists() and path.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # its last holder has deleted it: another may hold a new one
 
 
 def _acquire(handle: int, path: Path, deadline: float) -> None:

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from veilmap import _checks
 from veilmap.errors import VeilmapError
-from veilmap.mechanisms import AggregateGaussian, Mechanism, NoGuarantee, PrivateSums
+from veilmap.mechanisms import (
+    AggregateGaussian,
+    Mechanism,
+    NoGuarantee,
+    PrivateSums,
+    from_description,
+)
 
 _LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
 _NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
@@ -26,6 +32,48 @@ def guarantee_of(mechanism: Mechanism) -> PrivateSums:
     if isinstance(guarantee, NoGuarantee):
         raise VeilmapError(f"{type(mechanism).__name__} has no ε: {guarantee.reason}")
     return guarantee
+
+
+def has_guarantee(mechanism: Mechanism) -> bool:
+    """Whether sums of this mechanism can be opened under an (ε, δ), whatever its noise."""
+    return isinstance(mechanism, AggregateGaussian)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a run promises its users, or why it promises nothing.
+
+    Attributes
+    ----------
+    epsilon : float
+        Of the user who spent most; NaN where nothing is promised.
+    words : str
+    """
+
+    epsilon: float
+    words: str
+
+
+def promise(mechanism: Mapping[str, Any], spent: float, seed: int | None) -> Promise:
+    """What a run promises: the one place that decides it, for every surface that shows it.
+
+    Parameters
+    ----------
+    mechanism : mapping
+        The mechanism's public description.
+    spent : float
+        ε of the user who spent most, as accounted.
+    seed : int or None
+        Of the run's noise. With one nothing is promised: whoever has it can take the noise off.
+    """
+    used = from_description(mechanism)
+    if not has_guarantee(used):
+        assert isinstance(used.guarantee, NoGuarantee)
+        return Promise(math.nan, f"no (ε, δ) guarantee: {used.guarantee.reason}")
+    if seed is not None:
+        return Promise(math.nan, "no promise: the noise is computable from the seed (study)")
+    words = f"(ε, δ) = ({spent:.2f}, {mechanism['delta']:g}) for {guarantee_of(used).adjacency}"
+    return Promise(spent, f"{words}, under the conditions of docs/privacy.md")
 
 
 def event_of(mechanism: Mechanism, rounds: int) -> Any:

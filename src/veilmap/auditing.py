@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks
+from veilmap.accounting import promise
 from veilmap.attacks import (
     Attack,
     Differencing,
@@ -27,8 +28,8 @@ from veilmap.evaluation import mean_absolute_error
 from veilmap.federation import Run, Transcript
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
+from veilmap.federation.study import STUDY, is_promised
 from veilmap.measurements import Measurements
-from veilmap.mechanisms import NoGuarantee, from_description
 
 DISTANCES = (10, 50, 100)  # metres
 _MOST_ROUNDS = 5
@@ -86,9 +87,9 @@ class Audit:
     mechanism : mapping
     server_sees : "uploads" or "sums"
     promise : str
-        The guarantee in words.
+        The guarantee in words, or why there is none.
     epsilon : float
-        NaN where there is none.
+        NaN where there is none: for mechanisms without a guarantee, and with a seed.
     mae_db : float
         Of the map; NaN where no test data was at hand.
     rounds : tuple of int
@@ -107,6 +108,14 @@ class Audit:
     scores: tuple[Score, ...]
     estimates: Mapping[str, Estimates] = field(repr=False)
     truth: Mapping[ClientId, NDArray[np.float64]] = field(repr=False)
+
+    @property
+    def study(self) -> str:
+        """The words that head whatever shows an audit of a run with a guarantee; else empty.
+
+        Scores are made from the truth: the guarantee does not cover them.
+        """
+        return STUDY if is_promised({"mechanism": self.mechanism}) else ""
 
     @property
     def strongest(self) -> Score:
@@ -136,7 +145,7 @@ class Audit:
             for score in self.scores
         ]
         strongest = self.strongest
-        return {
+        return ({"study": self.study} if self.study else {}) | {
             "mechanism": dict(self.mechanism),
             "server_sees": self.server_sees,
             "promise": self.promise,
@@ -170,6 +179,7 @@ def audit(
     run : Run
         Trained with ``keep_uploads``.
     truth : Measurements, MeasurementFolder, or mapping from user to (x, y) in metres
+        Where a run does not say where base stations are, measurements say that too.
     attacks : attacks, optional
         By default all that fit the trust model.
     rounds : rounds from 0, optional
@@ -181,6 +191,8 @@ def audit(
         For the map's MAE; by default what the history says.
     """
     transcript = _some_users(_chosen(run.transcript, rounds), users)
+    if not isinstance(truth, Mapping):
+        transcript = transcript.knowing(*truth.stations)
     positions = _positions(truth, transcript)
     estimates: dict[str, Estimates] = {}
     for attack in attacks or battery(transcript):
@@ -191,26 +203,19 @@ def audit(
         estimates[attack.name] = found
     if PriorOnly.name not in estimates:
         estimates[PriorOnly.name] = PriorOnly().locate(transcript)
-    epsilon = run.history[-1].epsilon if run.history else math.nan
+    spent = run.history[-1].epsilon if run.history else math.nan
+    promised = promise(transcript.mechanism, spent, run.seed)
     return Audit(
         transcript.mechanism,
         transcript.server_sees,
-        promise_of(transcript.mechanism, epsilon),
-        epsilon,
+        promised.words,
+        promised.epsilon,
         last_mae(run.history) if test is None else mean_absolute_error(run.radio_map, test),
         tuple(sorted(transcript.rounds)),
         tuple(score for found in estimates.values() for score in _scores(found, positions)),
         estimates,
         positions,
     )
-
-
-def promise_of(mechanism: Mapping[str, Any], epsilon: float) -> str:
-    """What a mechanism, by its public description, promises users who spent ``epsilon``."""
-    guarantee = from_description(mechanism).guarantee
-    if isinstance(guarantee, NoGuarantee):
-        return f"no (ε, δ) guarantee: {guarantee.reason}"
-    return f"(ε, δ) = ({epsilon:.2f}, {mechanism['delta']:g}) for {guarantee.adjacency}"
 
 
 def battery(transcript: Transcript) -> list[Attack]:

@@ -148,6 +148,8 @@ class Witness:
     _prepared: dict[int, RememberedCandidates] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.data is not None:
+            object.__setattr__(self, "transcript", self.transcript.knowing(*self.data.stations))
         # A slider asks for the same things again: gradients before clipping depend on no knob,
         # and uploads without noise not on the budget.
         kept = {"_gradients": _REMEMBERED_ROUNDS, "_draws": 1, "_attacked": _REMEMBERED_UPLOADS,
@@ -176,6 +178,11 @@ class Witness:
                 return client
         raise VeilmapError(f"no user {text} took part in round {number + 1}")
 
+    @property
+    def compares(self) -> bool:
+        """Whether attacks that compare all places can be tried: base stations are known."""
+        return len(self.transcript.base_stations) > 0
+
     def prepared(self, number: int) -> bool:
         """Whether attacks that compare all places can answer at once."""
         made = self._prepared.get(number)
@@ -183,7 +190,7 @@ class Witness:
 
     def prepare(self, number: int) -> None:
         """Make what those attacks need for a round: some seconds, once."""
-        if self.prepared(number):
+        if self.prepared(number) or not self.compares:
             return
         broadcast = self._seen(number).broadcast.radio_map
         made = RememberedCandidates.answering(self._candidates, broadcast)
@@ -227,7 +234,7 @@ class Witness:
                 for name, upload in received.items()
             },
             deviations,
-            pending=() if prepared else NEED_TEMPLATES,
+            pending=() if prepared or not self.compares else NEED_TEMPLATES,
         )  # fmt: skip
 
     def sum(self, user: ClientId, number: int, knobs: Knobs) -> Exposure:
@@ -255,7 +262,7 @@ class Witness:
             schemes,
             None if own is None else self._deviations(knobs, own),
             summed=len(clients),
-            pending=() if prepared else (Differencing.name,),
+            pending=() if prepared or not self.compares else (Differencing.name,),
         )  # fmt: skip
 
     # ---- gradients and noise

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from veilmap import _checks
 from veilmap.errors import VeilmapError
 from veilmap.federation import NoiseAwareStep, Run, train
+from veilmap.federation.public import Stations
 from veilmap.federation.residual import ThenField
 from veilmap.federation.steps import StepRule
 from veilmap.federation.training import Calibrated
@@ -99,12 +100,16 @@ class Model:
         rounds: int = 100,
         seed: int | None = None,
         buildings: ArrayLike | None = None,
+        stations: Stations | None = None,
     ) -> Run:
-        """Learn the map federated; with a field the server sees only sums."""
+        """Learn the map federated; with a field the server sees only sums.
+
+        ``stations`` are public base stations, see `train`.
+        """
         return train(
             data, grid, mechanism=mechanism, rounds=rounds, seed=seed, step=self.step,
             calibrate=self.calibrate, buildings=buildings, residual=self.residual,
-            server_sees="sums" if self.residual else None,
+            stations=stations, server_sees="sums" if self.residual else None,
         )  # fmt: skip
 
     def fit(

@@ -131,7 +131,7 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
         step = Model(degrees=self.degrees).step
         run = train(
             data, self._grid(links), mechanism=self.mechanism, rounds=self.rounds, step=step,
-            calibrate=self.calibrate, seed=_seed(self.random_state),  # type: ignore[arg-type]
+            calibrate=self.calibrate, stations=data.stations, seed=_seed(self.random_state),  # type: ignore[arg-type]
         )  # fmt: skip
         self.radio_map_ = run.radio_map
         self.n_iter_ = len(run.history)

@@ -62,7 +62,10 @@ def source_options(source: Source) -> list[str]:
     """Where measurements come from."""
     where = {"--city": source.city, "--users": source.users} if source.data is None else {}
     file = [] if source.data is None else [str(source.data)]
-    return [*file, *_words({**where, "--test": source.test, "--cell-size": source.cell_size})]
+    area = None if source.area is None else ",".join(map(_exact, source.area))
+    public = {"--area": area, "--stations": source.stations}
+    others = {"--test": source.test, "--cell-size": source.cell_size}
+    return [*file, *_words({**where, **public, **others})]
 
 
 def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,8 @@ from veilmap import _files
 from veilmap.crowds import MeasurementFolder, open_crowd
 from veilmap.errors import VeilmapError
 from veilmap.federation.folder import RunFolder
+from veilmap.federation.public import Stations, read_stations
+from veilmap.federation.study import StudyFolder, is_promised, unpublished
 from veilmap.federation.training import fingerprint
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
@@ -16,7 +18,7 @@ from veilmap.scene import Scene
 
 _FILE = "source.json"
 _MOST_LINKS = 5_000_000
-_PATHS = ("data", "test", "buildings")
+_PATHS = ("data", "test", "buildings", "stations")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class Source:
         Side of the map's cells, in metres.
     buildings : Path or None
         File of public heights that the map started from.
+    area : (west, south, east, north) or None
+        Of the map, in metres; None for the ground that files of measurements cover.
+    stations : Path or None
+        File of public base stations; None for those that were measured. A synthetic city has its
+        own of both.
     """
 
     data: Path | None
@@ -41,6 +48,12 @@ class Source:
     users: int
     cell_size: float
     buildings: Path | None = None
+    area: tuple[float, float, float, float] | None = None
+    stations: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.data is None and (self.area or self.stations):
+            raise VeilmapError("a synthetic city has an area and base stations of its own")
 
     @property
     def scene(self) -> Scene | None:
@@ -57,26 +70,36 @@ class Source:
         unseen = Measurements.load(self.test) if self.test else None
         if self.data is not None:
             links = open_crowd(self.data, on_part=on_part)
-            return links, unseen, Grid.covering(links.corners, self.cell_size, crs=links.crs)
+            ground = links.corners if self.area is None else (self.area[:2], self.area[2:])
+            return links, unseen, Grid.covering(ground, self.cell_size, crs=links.crs)
         scene = self.scene
         assert scene is not None  # there is no file
         if unseen is None:
             unseen = scene.measure(users=200, seed=2 * self.city + 1)
         return scene.measure(users=self.users, seed=2 * self.city), unseen, scene.grid
 
-    def save(self, folder: Path) -> None:
-        """Note in a run's folder where its measurements are."""
+    def public_stations(self) -> Stations | None:
+        """Base stations that are public facts; None where only measurements tell of them."""
+        if self.stations is not None:
+            return read_stations(self.stations)
+        scene = self.scene
+        if scene is None:
+            return None
+        return scene.base_stations, tuple(range(len(scene.base_stations)))
+
+    def save(self, run: Path) -> None:
+        """Note beside a run where its measurements are; in its folder, if it has no study."""
         paths = {name: getattr(self, name) for name in _PATHS}
         absolute = {name: path and str(path.absolute()) for name, path in paths.items()}
-        _files.write_json(asdict(self) | absolute, folder / _FILE)
+        _files.write_json(asdict(self) | absolute, unpublished(run) / _FILE)
 
     @classmethod
-    def of_run(cls, folder: Path, test: Path | None = None) -> "Source":
-        """What a run's folder says; ``test`` overrides its test data."""
-        path = folder / _FILE
+    def of_run(cls, run: Path, test: Path | None = None) -> "Source":
+        """What a run's folder, or its study, says; ``test`` overrides its test data."""
+        path = unpublished(run) / _FILE
         if not path.exists():
             raise VeilmapError(
-                f"{folder} does not say where its measurements are; name them with --data"
+                f"{run} does not say where its measurements are; name them with --data"
             )
         try:
             content = json.loads(path.read_text())
@@ -84,9 +107,17 @@ class Source:
             return cls(
                 files["data"], test or files["test"], int(content["city"]), int(content["users"]),
                 float(content["cell_size"]), files["buildings"],
+                _area(content.get("area")), files["stations"],
             )  # fmt: skip
         except (json.JSONDecodeError, KeyError, TypeError, ValueError):
             raise VeilmapError(f"{path} is damaged; name the measurements with --data") from None
+
+
+def _area(corners: list[float] | None) -> tuple[float, float, float, float] | None:
+    if corners is None:
+        return None
+    west, south, east, north = map(float, corners)
+    return west, south, east, north
 
 
 def crowd_behind(
@@ -98,9 +129,29 @@ def crowd_behind(
         truth, unseen = open_crowd(data), Measurements.load(test) if test else None
     else:
         truth, unseen, _ = Source.of_run(run, test).load()
-    if fingerprint(truth) != RunFolder(run).config()["data"]:
+    if not _may_be_behind(run, truth):
         raise VeilmapError(f"{run} was trained on other measurements; name them with --data")
     return truth, unseen
+
+
+def is_data_known(run: Path) -> bool:
+    """Whether anything tells a run's measurements from others of the same users.
+
+    A run with a guarantee does not say it; its study does.
+    """
+    return not is_promised(RunFolder(run).config()) or StudyFolder(run).data() is not None
+
+
+def _may_be_behind(run: Path, truth: Measurements | MeasurementFolder) -> bool:
+    """Whether a run was trained on these measurements, as far as it can be known."""
+    folder = RunFolder(run)
+    config = folder.config()
+    if is_data_known(run):
+        known = StudyFolder(run).data() if is_promised(config) else config["data"]
+        return fingerprint(truth) == known
+    took_part = {client for client, _ in folder.load_ledger()["spent"]}
+    count = (config["data"] or {}).get("users", len(truth.users))
+    return count == len(truth.users) and took_part <= {*truth.users.tolist()}
 
 
 def measurements_behind(

@@ -87,9 +87,8 @@ def _bytes(count: float) -> str:
 
 def audit_table(audit: Audit, path: Path) -> Table:
     """Every attack in the first, middle and last round, and with all rounds together."""
-    table = _table(
-        f"Where attackers place the users of {path.resolve().name}: {reports.label(audit)}"
-    )
+    what = f"Where attackers place the users of {path.resolve().name}: {reports.label(audit)}"
+    table = _table(reports.marked(audit.study, what))
     table.caption = reports.UNITS
     for title in reports.COLUMNS[:2]:
         table.add_column(title, no_wrap=True)
@@ -105,7 +104,8 @@ def audit_table(audit: Audit, path: Path) -> Table:
 
 def tradeoff_table(audits: Mapping[str, Audit]) -> Table:
     """Map error against the strongest attack, one line a run."""
-    table = _table("Map error against the strongest attack")
+    study = reports.study_among(audits.values())
+    table = _table(reports.marked(study, "Map error against the strongest attack"))
     for title in reports.TRADEOFF_COLUMNS:
         number = "(" in title  # has a unit
         table.add_column(title, justify="right" if number else "left", no_wrap=True)

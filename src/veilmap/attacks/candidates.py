@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from veilmap._kernels import candidates as kernels
 from veilmap._threads import even_parts, run_parts
 from veilmap.attacks.blocks import Blocks
+from veilmap.errors import VeilmapError
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry import Grid
 from veilmap.radiomap import RadioMap
@@ -48,6 +49,11 @@ class Candidates:
     @classmethod
     def of(cls, transcript: Transcript, altitude: float) -> "Candidates":
         """The candidates that a transcript's public facts give."""
+        if len(transcript.base_stations) == 0:
+            raise VeilmapError(
+                "this run does not say where base stations are, and attacks that compare places"
+                " need to know: give them to train (stations), or the truth as Measurements"
+            )
         every = -(-len(transcript.base_stations) // _MOST_STATIONS)
         stations = np.ascontiguousarray(transcript.base_stations[::every])
         bs = None if transcript.bs is None else transcript.bs[::every]

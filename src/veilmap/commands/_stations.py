@@ -50,6 +50,14 @@ class Subject:
             return cls(path, load_map(path), run=True)
         return cls(path, RadioMap.load(path), run=False)
 
+    @property
+    def promised(self) -> bool:
+        """Whether it is a run with a guarantee."""
+        from veilmap.federation.folder import RunFolder
+        from veilmap.federation.study import is_promised
+
+        return self.run and is_promised(RunFolder(self.path).config())
+
     def stations(self) -> Stations:
         """The base stations of the run; none for a mere map."""
         from veilmap.federation.folder import RunFolder

@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from veilmap.commands._common import console, counted, folder_names, writable_folder
-from veilmap.sources import crowd_behind
+from veilmap.federation.folder import RunFolder
+from veilmap.federation.study import STUDY, StudyFolder, is_promised, unpublished
+from veilmap.sources import crowd_behind, is_data_known
 
 
 def audit(
@@ -25,7 +27,11 @@ def audit(
         int, typer.Option(min=1, help="Attack at most so many users, chosen at random.")
     ] = 1000,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for figures and JSON; by default RUN/audit.")
+        Path | None,
+        typer.Option(
+            help="Folder for figures and JSON; by default RUN/audit, RUN.study/audit for a run of"
+            " aggregate."
+        ),
     ] = None,
     json_out: Annotated[
         Path | None, typer.Option("--json", help="Also write the figures' numbers to this file.")
@@ -33,16 +39,19 @@ def audit(
 ) -> None:
     """Attack runs in every way we know and show what the strongest attack finds.
 
-    With several runs, also draw their map error against it.
+    With several runs, also draw their map error against it. Attacks are scored by where users
+    were: of a run of aggregate all of it is a study, not for publication.
     """
     from veilmap import auditing, reports, tables
     from veilmap.auditing import Audit
     from veilmap.federation import Run
 
-    folder = out or (runs[0] / "audit" if len(runs) == 1 else Path("veilmap-audit"))
+    folder = out or (unpublished(runs[0]) / "audit" if len(runs) == 1 else Path("veilmap-audit"))
     writable_folder(folder)
     names = folder_names(runs)
-    loaded = [(path, Run.load(path), *crowd_behind(path, data, test)) for path in runs]
+    loaded = [(path, Run.load(path, study=True), *crowd_behind(path, data, test)) for path in runs]
+    for path in runs:
+        _say_study(path)
     found_of: list[tuple[str, Audit]] = []
     for name, (path, run, truth, unseen) in zip(names, loaded, strict=True):
         with console.status(f"attacking {path} …"):
@@ -62,6 +71,19 @@ def audit(
     if json_out is not None:
         reports.write_json({name: found.as_dict() for name, found in audits.items()}, json_out)
         console.print(f"Wrote {json_out}")
+
+
+def _say_study(run: Path) -> None:
+    """Head what follows about a run with a guarantee, and make room for it beside the run."""
+    if not is_promised(RunFolder(run).config()):
+        return
+    StudyFolder(run).make()
+    console.print(f"{STUDY}: the audit of {run} uses the truth, which its guarantee does not cover")
+    if not is_data_known(run):
+        console.print(
+            f"Whether {run} was trained on these measurements is not known: there is no study of it"
+            " that says so, only the same users"
+        )
 
 
 def _chosen_rounds(text: str) -> list[int] | None:

@@ -10,6 +10,7 @@ from veilmap import exporting, layers
 from veilmap.commands._common import console, progress_bar, writable_folder
 from veilmap.commands._stations import Stations, Subject, named, numbers, only_one
 from veilmap.errors import VeilmapError
+from veilmap.federation.study import STUDY
 from veilmap.layers import Layer
 from veilmap.measurements import Measurements
 from veilmap.sources import measurements_behind
@@ -115,7 +116,8 @@ def export(
     """Write a map for other tools: rasters, contour lines, values at points.
 
     coverage (links that cross a cell) and uncertainty (how far maps of resampled users
-    disagree) are made from the users' measurements: only who holds those can make them.
+    disagree) are made from the users' measurements: only who holds those can make them, and of a
+    run of aggregate their files are marked as a study, not for publication.
     """
     given = {"--station": station, "--bs": bs, "--bs-latlon": bs_latlon, "--data": data,
              "--bootstrap": bootstrap, "--replicas": replicas, "--seed": seed,
@@ -135,6 +137,8 @@ def export(
     else:
         beams = _Beams(azimuth or [], beam_width or [])
         made = _predicted(subject, layer, stations, beams, altitude)
+    if layer in _PRIVATE and subject.promised:
+        made = [replace(one, long_name=f"{STUDY}: {one.long_name}") for one in made]
     for one, path in zip(made, (out, out.with_stem(f"{out.stem}-gain")), strict=False):
         _report(one, exporting.write(one, path, levels=chosen, points=points))
 
@@ -229,7 +233,10 @@ def _uncertainty(
 
     if not subject.run:
         raise VeilmapError("uncertainty needs a run's folder, which says how the map was trained")
-    settings = settings_of(RunFolder(subject.path).config())
+    run = RunFolder(subject.path)
+    settings = settings_of(run.config())
+    if subject.promised:
+        settings["stations"] = run.base_stations()
     # The replicas know the antennas that the run knew, whatever the file has.
     links = replace(_data(subject, "uncertainty", data), antennas=subject.radio_map.antennas)
     with progress_bar() as progress:

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from veilmap.commands._common import console, folder_names, writable_folder
 from veilmap.errors import VeilmapError
+from veilmap.federation.study import unpublished
 
 _ENDINGS = (".html", ".htm")
 
@@ -32,20 +33,29 @@ def report(
     test: Annotated[
         Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
     ] = None,
+    study: Annotated[
+        bool,
+        typer.Option(
+            "--study",
+            help="Show of runs of aggregate what their guarantee does not cover as well, such as"
+            " the audit; every such section is marked as not for publication.",
+        ),
+    ] = False,
 ) -> None:
     """Write a page about runs: the map, the training, what the server sees, the audit.
 
     One HTML file that needs nothing beside it, to read offline or on paper. With several runs
     it begins with their map error against the strongest attack. The page shows where one user
-    was: it is for who holds the measurements.
+    was: it is for who holds the measurements. Of a run of aggregate it holds no more than the
+    run's folder, unless a study is wanted (--study).
     """
     from veilmap import reports
 
-    path = _file(runs, out)
+    path = _file(runs, out, study)
     names = folder_names(runs)
     with console.status("reading …") as status:
         subjects = [
-            reports.Subject.opened(folder, name, data, test)
+            reports.Subject.opened(folder, name, data, test, study=study)
             for folder, name in zip(runs, names, strict=True)
         ]
         reports.write_page(
@@ -54,10 +64,11 @@ def report(
     console.print(escape(f"Wrote {path}"))
 
 
-def _file(runs: Sequence[Path], out: Path | None) -> Path:
-    """Where to write, checked before the work."""
-    alone = runs[0] / "report.html" if len(runs) == 1 else Path("veilmap-report.html")
-    path = out or alone
+def _file(runs: Sequence[Path], out: Path | None, study: bool) -> Path:
+    """Where to write, checked before the work; a study does not go into a run with a guarantee."""
+    path = out or Path("veilmap-report.html")
+    if out is None and len(runs) == 1:
+        path = (unpublished(runs[0]) if study else runs[0]) / "report.html"
     if path.suffix.lower() not in _ENDINGS:
         raise VeilmapError(f"{path}: a report is written as .html")
     if path.is_dir():

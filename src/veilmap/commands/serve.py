@@ -38,13 +38,22 @@ def serve(
         Path | None,
         typer.Option(help="Footprints to draw the maps on: .geojson or .gpkg."),
     ] = None,
+    study: Annotated[
+        bool,
+        typer.Option(
+            "--study",
+            help="Show of runs of aggregate what their guarantee does not cover as well, such as"
+            " users' places; it is marked as not for publication.",
+        ),
+    ] = False,
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = False,
 ) -> None:
     """Show runs in a browser: the map, the training, and what the server could learn.
 
-    The page shows where users were: it is for who holds their measurements anyway.
+    The page shows where users were: it is for who holds their measurements anyway. Of runs of
+    aggregate it shows what was published, unless a study is wanted (--study).
     """
     for path in runs or ():
         if not path.is_dir():
@@ -55,7 +64,7 @@ def serve(
         raise VeilmapError(f"the token is too short to keep anybody out: {_SHORTEST_TOKEN} letters")
     writable_folder(new_runs)
     show(
-        runs or [], new_runs=new_runs, buildings=buildings, open_page=open_page,
+        runs or [], new_runs=new_runs, buildings=buildings, study=study, open_page=open_page,
         host=host, port=port, token=token,
     )  # fmt: skip
 
@@ -66,6 +75,7 @@ def show(
     new_runs: Path,
     open_page: bool,
     buildings: Path | None = None,
+    study: bool = False,
     **address: Any,
 ) -> None:
     """Serve runs until Ctrl-C, and say where."""
@@ -77,4 +87,7 @@ def show(
         if open_page:
             typer.launch(url)
 
-    serve(runs, Address(**address), new_runs=new_runs, buildings=buildings, on_ready=on_ready)
+    serve(
+        runs, Address(**address), new_runs=new_runs, buildings=buildings, study=study,
+        on_ready=on_ready,
+    )  # fmt: skip

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from veilmap import buildings as known_buildings
 from veilmap import mechanisms
+from veilmap.accounting import has_guarantee, promise
 from veilmap.commands._common import (
     AllowMissing,
     Budget,
@@ -22,11 +23,14 @@ from veilmap.commands._common import (
     progress_bar,
     writable_folder,
 )
+from veilmap.commands._stations import numbers
 from veilmap.crowds import Crowd, without_antennas
 from veilmap.errors import VeilmapError
-from veilmap.federation import HistoryRow, NoiseAwareStep
+from veilmap.federation import HistoryRow, NoiseAwareStep, Run
+from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.federation.steps import StepRule
+from veilmap.federation.study import STUDY, unpublished
 from veilmap.federation.training import Calibrated, Engine
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry import Grid
@@ -90,7 +94,11 @@ def train(
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Of noise; without it noise is cryptographically random."),
+        typer.Option(
+            min=0,
+            help="Of noise, for studies: with one there is no promise. Without it noise is"
+            " cryptographically random.",
+        ),
     ] = None,
     city: Annotated[int, typer.Option(min=0, help="Which synthetic city.")] = 0,
     users: Annotated[int, typer.Option(min=1, help="Users of the synthetic city.")] = 100,
@@ -98,6 +106,20 @@ def train(
         Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
     ] = None,
     cell_size: Annotated[float, typer.Option(help="Side of the map's cells, in metres.")] = 3.0,
+    area: Annotated[
+        str | None,
+        typer.Option(
+            help="WEST,SOUTH,EAST,NORTH of the map in DATA's metres; by default what DATA covers."
+            " It is published: aggregate needs it."
+        ),
+    ] = None,
+    stations: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public base stations, .csv with bs,x,y,z in DATA's metres; by default those in"
+            " DATA. They are published: aggregate needs them."
+        ),
+    ] = None,
     tile: Annotated[
         float | None,
         typer.Option(help="Divide the area into tiles of this side in metres; users say theirs."),
@@ -132,12 +154,21 @@ def train(
         typer.Option(help="A Ray cluster that simulates the nodes: auto, or host:port (flower)."),
     ] = None,
 ) -> None:
-    """Learn a radio map from users who keep their measurements."""
+    """Learn a radio map from users who keep their measurements.
+
+    With --mechanism aggregate OUT holds noisy sums, public facts and who took part. What a study
+    knows besides (losses, the map's error, where DATA is) goes to OUT.study, which is not for
+    publication.
+    """
     from veilmap import federation
-    from veilmap.federation.history import last_mae
 
     writable_folder(out)
-    source = Source(data, test, city, users, cell_size, buildings)
+    chosen = mechanism_from(
+        mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
+        dropout=allow_missing, contribute=contribute,
+    )  # fmt: skip
+    source = Source(data, test, city, users, cell_size, buildings, _area(area), stations)
+    _check_public(source, chosen)
     with progress_bar() as opening:
         files = opening.add_task("reading", total=None, note="", visible=False)
         links, unseen, grid = source.load(
@@ -146,10 +177,6 @@ def train(
             )
         )
     crowd = without_antennas(links) if no_antennas else links
-    chosen = mechanism_from(
-        mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
-        dropout=allow_missing, contribute=contribute,
-    )  # fmt: skip
     heights = _public_heights(buildings, ground, grid)
     step, residual = _model(
         choose_on, grid, degrees, residual, _calibrated(calibrate), heights,
@@ -163,7 +190,7 @@ def train(
             if row.round == 0:
                 source.save(out)  # at once: a run that goes on can be looked at
             # On Flower losses stay with the users.
-            known = not math.isnan(row.loss)
+            known = not (math.isnan(row.loss) or has_guarantee(chosen))
             note = f"loss {row.loss:5.1f} dB²" if known else f"{row.clients} users"
             progress.update(task, completed=row.round + 1, note=note, visible=True)
 
@@ -171,6 +198,7 @@ def train(
             crowd, grid, mechanism=chosen, rounds=rounds, seed=seed,
             participation=federation.Participation(share, dropout, late, in_turns),
             step=step, calibrate=_calibrated(calibrate), buildings=heights, residual=residual,
+            stations=source.public_stations(),
             tiling=None if tile is None else Tiling(tile, tile_margin),
             server_sees=trust_from(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
             keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
@@ -178,20 +206,49 @@ def train(
             ray_address=ray_address,
         )  # fmt: skip
     source.save(out)  # once more: a resumed run's data may have moved
-    mae, spent = last_mae(run.history), run.history[-1].epsilon
-    loss = run.history[-1].loss
-    said = [
-        f"loss {loss:.2f} dB²" if not math.isnan(loss) else f"{len(run.history)} rounds",
+    _say(run, out, has_guarantee(chosen))
+
+
+def _say(run: Run, out: Path, promised: bool) -> None:
+    """What came of a training; what a guarantee does not cover is marked."""
+    last, mae = run.history[-1], last_mae(run.history)
+    measured = [
+        *([f"loss {last.loss:.2f} dB²"] if not math.isnan(last.loss) else []),
         *([f"map MAE {mae:.2f} dB on test users"] if not math.isnan(mae) else []),
-        *([f"ε = {spent:.3g} spent"] if not math.isnan(spent) else []),
     ]
-    console.print(", ".join(said))
-    promised = not math.isnan(spent)
-    if promised and seed is not None:
-        console.print("With a seed anyone who knows it can recompute the noise: research only.")
+    said = ", ".join(measured) or f"{len(run.history)} rounds"
+    console.print(f"{STUDY}: {said}" if measured and promised else said)
+    if promised:
+        made = promise(run.transcript.mechanism, last.epsilon, run.seed).words
+        console.print(made[0].upper() + made[1:], highlight=False)
     if run.stopped:
         console.print(run.stopped)
     console.print(f"Wrote the run to {out}/")
+    if promised:
+        console.print(f"{STUDY}: {unpublished(out)}/")
+
+
+def _area(text: str | None) -> tuple[float, float, float, float] | None:
+    """The corners that an option names."""
+    if text is None:
+        return None
+    west, south, east, north = numbers("--area", text, 4)
+    if not (west < east and south < north):
+        raise VeilmapError(f"--area takes WEST,SOUTH,EAST,NORTH in metres, not {text!r}")
+    return west, south, east, north
+
+
+def _check_public(source: Source, mechanism: Mechanism) -> None:
+    """Under a guarantee nothing that is published may come from users' measurements."""
+    if source.data is None or not has_guarantee(mechanism):
+        return
+    given = {"--area WEST,SOUTH,EAST,NORTH": source.area, "--stations FILE": source.stations}
+    missing = [option for option, value in given.items() if value is None]
+    if missing:
+        raise VeilmapError(
+            f"--mechanism {mechanism.name} needs {' and '.join(missing)}: the map's ground and base"
+            " stations are published, and taken from users' measurements they would tell of users"
+        )
 
 
 def _model(

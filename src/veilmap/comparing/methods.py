@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import _checks, _extras
+from veilmap.accounting import has_guarantee
 from veilmap.baselines import (
     Baseline,
     GradientBoosting,
@@ -134,7 +135,12 @@ def methods(names: Iterable[str], setting: Setting) -> list[Method]:
                 _extras.require(module, name, extra)
             found.append(Method(name, _baseline(BASELINES[name])))
         elif name in OURS:
-            setting.mechanism(name)  # a wrong budget or promise is said before any work
+            # A wrong budget or promise is said before any work.
+            if has_guarantee(setting.mechanism(name)) and "devices" in setting.calibrate:
+                raise VeilmapError(
+                    f"{name} cannot learn offsets of devices, whose kinds only users' data tell:"
+                    " leave devices or this method out"
+                )
             found.append(Method(name, _ours(name, setting, choices)))
         else:
             known = ", ".join([*BASELINES, *OURS])
@@ -167,7 +173,8 @@ def _learned(mode: str, model: Model, fold: Fold, setting: Setting) -> RadioMap:
     rounds, buildings = setting.rounds, setting.buildings
     if mode == "central":
         return model.fit(fold.train, setting.grid, rounds=rounds, buildings=buildings)
+    # A comparison publishes errors, and no map: base stations are those that were measured.
     return model.train(
         fold.train, setting.grid, mechanism=setting.mechanism(mode), seed=setting.seed,
-        rounds=rounds, buildings=buildings,
+        rounds=rounds, buildings=buildings, stations=fold.train.stations,
     ).radio_map  # fmt: skip

@@ -3,17 +3,21 @@
     RUN/config.json
         base_stations.csv                 ids and places, as the server was told
         history.csv
+        ledger.json                       what users have spent, where there is a guarantee
         checkpoints/round-000120.npz      the last two
         transcript/round-000050.npz       rounds whose uploads were kept
         radio_map.nc                      when the run has ended
+        .lock                             held by the process that writes
 
 Every file is written whole or not at all; a run killed at any moment goes on from its last
-checkpoint.
+checkpoint. One process writes at a time, and any number may read meanwhile. Under a guarantee
+all of it is made of noisy sums, public facts and who took part; the rest is a study, see
+`study.py`.
 """
 
-import csv
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,20 +28,20 @@ from numpy.typing import NDArray
 
 from veilmap import _files
 from veilmap._describe import differences
-from veilmap._ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.federation import history
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import Broadcast
+from veilmap.federation.public import Stations, read_stations, write_stations
 from veilmap.federation.steps import ServerState
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry import Grid
 from veilmap.radiomap import RadioMap
 
 # Of run folders; another number was written by another version.
-FORMAT = 6
+FORMAT = 7
 
-_STATION_COLUMNS = ["bs", "x", "y", "z"]
+_LOCK = ".lock"
 _KEPT_CHECKPOINTS = 2
 _BROKEN = (BadZipFile, KeyError, ValueError, EOFError, OSError)
 
@@ -48,25 +52,30 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other writers out; where no run came of it, no folder is left either."""
+        if self.path.exists() and not self.path.is_dir():
+            raise VeilmapError(f"{self.path} is a file; name a folder for the run")
+        lock = self.path / _LOCK
+        with _files.locked(lock):
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # there is a run in it now, or something else
+                    self.path.rmdir()
+
     def check_free(self) -> None:
         """Refuse a place that holds a run already, before any work is done."""
         if (self.path / "config.json").exists():
             raise VeilmapError(
                 f"{self.path} holds a run already; go on with it (resume) or name another folder"
             )
-        if self.path.exists() and not self.path.is_dir():
-            raise VeilmapError(f"{self.path} is a file; name a folder for the run")
 
-    def start(
-        self, config: Mapping[str, Any], stations: NDArray[np.float64], ids: Sequence[Id]
-    ) -> None:
-        """Make the folder of a new run, with its base stations, (B, 3), and their ids."""
-        rows = [[bs, *xyz] for bs, xyz in zip(ids, stations.tolist(), strict=True)]
-        with (
-            _files.replacing(self.path / "base_stations.csv") as temporary,
-            temporary.open("w", encoding="utf-8", newline="") as file,
-        ):
-            csv.writer(file, lineterminator="\n").writerows([_STATION_COLUMNS, *rows])
+    def start(self, config: Mapping[str, Any], stations: Stations) -> None:
+        """Make the folder of a new run, with its base stations."""
+        write_stations(stations, self.path / "base_stations.csv")
         _files.write_json(config, self.path / "config.json")
 
     def base_stations(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
@@ -74,16 +83,7 @@ class RunFolder:
 
         None where the server was not told any.
         """
-        path = _files.existing(self.path / "base_stations.csv")
-        try:
-            with path.open(encoding="utf-8", newline="") as file:
-                header, *rows = csv.reader(file, strict=True)
-            places = np.array([row[1:] for row in rows], dtype=np.float64).reshape(len(rows), 3)
-        except (ValueError, csv.Error):
-            raise VeilmapError(f"{path} is damaged") from None
-        if header != _STATION_COLUMNS or not np.isfinite(places).all():
-            raise VeilmapError(f"{path} is damaged")
-        return places, tuple(row[0] for row in rows)
+        return read_stations(self.path / "base_stations.csv")
 
     def config(self) -> dict[str, Any]:
         """The configuration the run was started with."""
@@ -200,18 +200,17 @@ class RunFolder:
         """Write what users have spent."""
         _files.write_json(content, self.path / "ledger.json", indent=None)
 
-    def load_ledger(self) -> dict[str, Any] | None:
-        """What users have spent, or None where nothing was opened yet."""
+    def load_ledger(self) -> dict[str, Any]:
+        """What users have spent; without it nobody knows."""
         path = self.path / "ledger.json"
-        if not path.exists():
-            return None
         try:
             content = json.loads(path.read_text())
-        except json.JSONDecodeError:
+        except (OSError, ValueError):
             content = None
         if not isinstance(content, dict) or not {"opened", "spent"} <= content.keys():
             raise VeilmapError(
-                f"{path} is damaged: what users have spent is unknown, so this run cannot go on"
+                f"{path} is missing or damaged: what users have spent is unknown, so this run"
+                " cannot go on"
             )
         return content
 

@@ -3,7 +3,7 @@
 import csv
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from veilmap import _files
@@ -13,6 +13,8 @@ from veilmap.errors import VeilmapError
 @dataclass(frozen=True)
 class HistoryRow:
     """One round. Loss, norms and noise are known to a study, not to a real server.
+
+    Of a run with a guarantee only what `published` leaves is written to its folder.
 
     Attributes
     ----------
@@ -29,7 +31,8 @@ class HistoryRow:
     noise_energy : float
         Mean over users of Σσ².
     epsilon : float
-        ε spent so far by the user who spent most; NaN for mechanisms without a guarantee.
+        ε accounted so far for the user who spent most; NaN for mechanisms without a guarantee.
+        With a seed it is what the same run without one would have spent: no promise.
     clients, dropped, late, refused : int
         Who answered, who did not, whose answer could not be used.
     opened : int
@@ -57,6 +60,25 @@ class HistoryRow:
     upload_bytes: int
     notes: str
     seconds: float
+
+
+# What comes out of noisy sums, who took part, and public constants. Whatever else a row has, now
+# or later, is measured on data.
+_PUBLISHABLE = {
+    "round", "noise_energy", "epsilon", "clients", "dropped", "late", "refused", "opened",
+    "upload_bytes", "notes",
+}  # fmt: skip
+
+
+def published(row: HistoryRow, seed: int | None) -> HistoryRow:
+    """What may be published of a round under a guarantee: the rest is NaN.
+
+    With a seed there is no promise, and so no ε.
+    """
+    withheld = {field.name for field in fields(row)} - _PUBLISHABLE
+    if seed is not None:
+        withheld |= {"epsilon"}
+    return replace(row, **dict.fromkeys(withheld, math.nan))  # type: ignore[arg-type]
 
 
 def save(rows: Iterable[HistoryRow], path: Path) -> None:

@@ -1,10 +1,12 @@
 """What a run may open: the checks before it starts, and the account while it goes on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from veilmap.accounting import Ledger, calibrated
 from veilmap.errors import VeilmapError
 from veilmap.federation.folder import RunFolder
+from veilmap.federation.history import HistoryRow
 from veilmap.federation.participation import Participation
 from veilmap.federation.server import RoundSum
 from veilmap.federation.transcript import ServerSees
@@ -80,14 +82,25 @@ class Account:
 
     @classmethod
     def of(
-        cls, mechanism: Mechanism, folder: RunFolder | None, resume: bool, seed: int | None
+        cls,
+        mechanism: Mechanism,
+        folder: RunFolder | None,
+        seed: int | None,
+        played: Sequence[HistoryRow] | None = None,
     ) -> "Account":
-        """A new account, or the one a folder holds."""
+        """A new account, or the one a folder holds of a run that has ``played`` some rounds."""
         if not isinstance(mechanism, AggregateGaussian):
             return cls(None, folder, True)
-        content = folder.load_ledger() if folder and resume else None
-        ledger = Ledger.from_dict(mechanism, content) if content else Ledger(mechanism)
+        if folder is None or played is None:
+            return cls(Ledger(mechanism), folder, seed is not None)
+        ledger = Ledger.from_dict(mechanism, folder.load_ledger())
+        _check_ledger(ledger, folder, played)
         return cls(ledger, folder, seed is not None)
+
+    def begin(self) -> None:
+        """Write down that nothing is spent: a run without its ledger is then known to lack it."""
+        if self.ledger is not None and self.folder is not None:
+            self.folder.save_ledger(self.ledger.as_dict())
 
     @property
     def epsilon(self) -> float:
@@ -109,3 +122,14 @@ class Account:
     def _is_free(self, total: RoundSum) -> bool:
         assert self.ledger is not None
         return self.repeats_are_free and total.broadcast.round in self.ledger.opened
+
+
+def _check_ledger(ledger: Ledger, folder: RunFolder, played: Sequence[HistoryRow]) -> None:
+    """Refuse a ledger that says less than the run's own files."""
+    opened = [row for row in played if row.opened]
+    known = {row.round for row in opened} | {*folder.kept_rounds()}
+    if not known <= ledger.opened or sum(ledger.spent.values()) < sum(r.clients for r in opened):
+        raise VeilmapError(
+            f"{folder.path / 'ledger.json'} lacks sums that this run has opened: what users have"
+            " spent is unknown, so it cannot go on"
+        )

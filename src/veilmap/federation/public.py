@@ -1,15 +1,26 @@
 """What a server knows before any user speaks; it costs no privacy."""
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from veilmap import _checks, _files
 from veilmap import offsets as no_offsets
 from veilmap._ids import Id
 from veilmap.antennas import Antennas
+from veilmap.errors import VeilmapError
 from veilmap.offsets import Offsets
+
+Stations = tuple[NDArray[np.float64], tuple[Id, ...]]
+"""Base stations: where they are, (B, 3) in metres, and which, as `Measurements.stations`."""
+
+NO_STATIONS: Stations = (np.zeros((0, 3)), ())
+
+_COLUMNS = ["bs", "x", "y", "z"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +46,48 @@ class Public:
     offsets: Offsets = no_offsets.NONE
     heights: NDArray[np.float64] | None = field(default=None, repr=False)
     antennas: Antennas | None = field(default=None, repr=False)
+
+
+def checked_stations(stations: tuple[ArrayLike, Sequence[Id]]) -> Stations:
+    """Base stations as somebody gave them, unless they are none."""
+    try:
+        places, ids = stations
+    except (TypeError, ValueError):
+        raise VeilmapError("stations are given as (positions, ids)") from None
+    xyz, names = _checks.floats("stations", places), tuple(ids)
+    if xyz.shape != (len(names), 3) or not np.isfinite(xyz).all():
+        raise VeilmapError(
+            f"stations need finite x, y and z in metres for each of {len(names)} ids, not shape"
+            f" {xyz.shape}"
+        )
+    return xyz, names
+
+
+def write_stations(stations: Stations, path: Path) -> None:
+    """Write base stations as CSV."""
+    places, ids = stations
+    rows = [[bs, *xyz] for bs, xyz in zip(ids, places.tolist(), strict=True)]
+    with (
+        _files.replacing(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *rows])
+
+
+def read_stations(path: Path) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """Base stations out of a CSV file; several may share a mast."""
+    try:
+        with _files.existing(path).open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file, strict=True)
+        places = np.array([row[1:] for row in rows], dtype=np.float64).reshape(len(rows), 3)
+    except (ValueError, csv.Error):
+        header, places = [], np.zeros((0, 3))
+    if header != _COLUMNS or not np.isfinite(places).all():
+        raise VeilmapError(
+            f"{path} is damaged or no list of base stations: it needs the columns"
+            f" {','.join(_COLUMNS)}, places in metres"
+        )
+    return places, tuple(row[0] for row in rows)
 
 
 def seen_from(

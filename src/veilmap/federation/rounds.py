@@ -1,20 +1,22 @@
 """The rounds of a training, whatever carries its messages."""
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from veilmap._describe import described
+from veilmap.accounting import has_guarantee
 from veilmap.errors import VeilmapError
 from veilmap.evaluation import mean_absolute_error
 from veilmap.federation.exchange import Exchange, Gathered, InProcess
 from veilmap.federation.folder import RunFolder
-from veilmap.federation.history import HistoryRow
+from veilmap.federation.history import HistoryRow, published
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation, Turnout
 from veilmap.federation.privacy import Account
@@ -22,6 +24,7 @@ from veilmap.federation.public import NOTHING, Public, seen_from
 from veilmap.federation.run import Run
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import ServerState, StepRule
+from veilmap.federation.study import StudyFolder
 from veilmap.federation.tiled import TiledSum
 from veilmap.federation.transcript import (
     RoundRecorder,
@@ -48,6 +51,9 @@ class Training:
         All that decides the result, to compare a resumed run's with.
     public : Public
         Base stations, and what the map starts from.
+    study : mapping or None
+        The data's fingerprint, where a run with a guarantee may write a study beside its folder:
+        the users are in this process.
     """
 
     grid: Grid
@@ -68,15 +74,21 @@ class Training:
     on_round: Callable[[HistoryRow], None] | None = None
     public: Public = NOTHING
     tiling: Tiling | None = None
+    study: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Refuse what cannot start, before an engine is started for it."""
-        self._open_folder()
+        with self._locked():
+            self._open_folder()
 
     def play(self, exchange: Exchange) -> Run:
-        """Play all rounds, or those that are left."""
+        """Play all rounds, or those that are left; nobody else writes the run meanwhile."""
+        with self._locked():
+            return self._play(exchange)
+
+    def _play(self, exchange: Exchange) -> Run:
         folder, state, rows = self._open_folder()
-        account = Account.of(self.mechanism, folder, self.resume, self.seed)
+        account = Account.of(self.mechanism, folder, self.seed, rows if self.resume else None)
         server = Server(self.step, state, self.rounds, self.mechanism, self.server_sees)
         kept = folder.load_rounds(self.grid) if folder and self.resume else {}
         for number in range(server.state.round, self.rounds):
@@ -90,7 +102,7 @@ class Training:
                 break
             if folder and number == 0 and not self.resume:
                 # Not before a round has shown that training can work.
-                folder.start(self.config, self.public.stations, self.public.ids)
+                self._begin(folder, account)
             if total.opens:
                 account.open(total)
                 total.unseal()
@@ -103,10 +115,31 @@ class Training:
             row["mae_db"] = self._tested(number, server.state)
             rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
             if folder and ((number + 1) % self.checkpoint_every == 0 or number + 1 == self.rounds):
-                folder.save_checkpoint(server.state, rows)
+                self._save(folder, server.state, rows)
             if self.on_round:
                 self.on_round(rows[-1])
         return self._finished(server, rows, kept, folder)
+
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.out is None else RunFolder(self.out).locked()
+
+    def _begin(self, folder: RunFolder, account: Account) -> None:
+        """Make the run's folder; its configuration, which makes it a run, comes last."""
+        if self.study is not None:
+            StudyFolder(folder.path).start(self.study)
+        account.begin()
+        folder.start(self.config, (self.public.stations, self.public.ids))
+
+    def _save(self, folder: RunFolder, state: ServerState, rows: Sequence[HistoryRow]) -> None:
+        """Write a checkpoint with what may be published of the rounds; the rest is a study."""
+        shown = rows
+        if has_guarantee(self.mechanism):
+            shown = [published(row, self.seed) for row in rows]
+        if self.study is not None:
+            # Even there a run with a seed has no ε.
+            whole = [replace(r, epsilon=s.epsilon) for r, s in zip(rows, shown, strict=True)]
+            StudyFolder(folder.path).save_rows(whole)
+        folder.save_checkpoint(state, shown)
 
     def _opened(self, server: Server, exchange: Exchange, turnout: Turnout) -> Any:
         """The sum of a round, or those of its tiles, before anybody has answered."""
@@ -141,9 +174,15 @@ class Training:
         folder = RunFolder(self.out)
         if not self.resume:
             folder.check_free()
+            if self.study is not None:
+                StudyFolder(folder.path).check_free()
             return folder, self._start(), []
         folder.check(self.config)
         state, rows = folder.load_checkpoint(self.grid) or (self._start(), [])
+        if self.study is not None:
+            study = StudyFolder(folder.path)
+            study.check(self.study)
+            rows = study.joined(rows)
         return folder, state, rows
 
     def _finished(
@@ -158,7 +197,7 @@ class Training:
         stopped = _why_stopped(server, self.rounds, mechanism)
         if folder:
             if stopped:
-                folder.save_checkpoint(server.state, rows)
+                self._save(folder, server.state, rows)
             folder.finish(radio_map)
         public = described(mechanism) | {"name": mechanism.name}
         known = self.public
@@ -166,7 +205,8 @@ class Training:
         transcript = Transcript(
             radio_map.grid, public, stations, kept, self.server_sees, radio_map, bs
         )
-        return Run(radio_map, rows, transcript, folder.path if folder else None, stopped)
+        path = folder.path if folder else None
+        return Run(radio_map, rows, transcript, path, stopped, self.seed)
 
 
 def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:

@@ -10,6 +10,7 @@ from veilmap.federation import history
 from veilmap.federation.folder import FORMAT, RunFolder
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.public import seen_from
+from veilmap.federation.study import StudyFolder, is_promised
 from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
 from veilmap.mechanisms import from_description
 from veilmap.radiomap import RadioMap
@@ -23,11 +24,14 @@ class Run:
     ----------
     radio_map : RadioMap
     history : list of HistoryRow
+        Whole rows where it was trained in this process; for a study, see `published`.
     transcript : Transcript
         Holds the rounds that were asked for with ``keep_uploads``.
     folder : Path or None
     stopped : str
         Why training ended before its last round; empty if it did not.
+    seed : int or None
+        Of its noise; a run that has one promises nothing.
     """
 
     radio_map: RadioMap
@@ -35,15 +39,23 @@ class Run:
     transcript: Transcript = field(repr=False)
     folder: Path | None = None
     stopped: str = ""
+    seed: int | None = None
 
     @classmethod
-    def load(cls, path: str | Path) -> "Run":
-        """A finished run out of its folder."""
+    def load(cls, path: str | Path, *, study: bool = False) -> "Run":
+        """A finished run out of its folder.
+
+        Under a guarantee that is what was published; with ``study`` the history has what the
+        folder beside it adds, which is not for publication.
+        """
         folder, radio_map = RunFolder(path), load_map(path)
         rounds = folder.load_rounds(radio_map.grid)
-        transcript = transcript_of(folder, folder.config(), radio_map, rounds)
+        config = folder.config()
+        transcript = transcript_of(folder, config, radio_map, rounds)
         rows = history.load(folder.path / "history.csv")
-        return cls(radio_map, rows, transcript, folder.path)
+        if study and is_promised(config):
+            rows = StudyFolder(path).joined(rows)
+        return cls(radio_map, rows, transcript, folder.path, seed=config["seed"])
 
 
 def transcript_of(

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from veilmap import _checks
 from veilmap._describe import described
 from veilmap._ids import Id
+from veilmap.accounting import has_guarantee
 from veilmap.antennas import Antennas
 from veilmap.crowds import Crowd
 from veilmap.errors import VeilmapError
@@ -23,7 +24,7 @@ from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation
 from veilmap.federation.privacy import settled
-from veilmap.federation.public import Public
+from veilmap.federation.public import NO_STATIONS, Public, Stations, checked_stations
 from veilmap.federation.residual import ThenField
 from veilmap.federation.rounds import Rounds, Training
 from veilmap.federation.run import Run
@@ -52,6 +53,7 @@ def train(
     step: StepRule | None = None,
     participation: Participation | None = None,
     calibrate: Collection[Calibrated] = (),
+    stations: tuple[ArrayLike, Sequence[Id]] | None = None,
     buildings: ArrayLike | None = None,
     residual: float | None = None,
     tiling: Tiling | None = None,
@@ -75,13 +77,14 @@ def train(
         Each user's rows stay with its own client. Its antennas are public: the map knows them,
         and learns from gains less their patterns. ``replace(data, antennas=None)`` has none.
     grid : Grid
-        Cells of the map; links off the grid count only over it.
+        Cells of the map; links off the grid count only over it. It is published: under a
+        guarantee it must not come from users' positions, as ``Grid.covering`` of them would.
     mechanism : Mechanism, optional
         What clients do to their gradients; by default they are only clipped.
     rounds : int
     seed : int, optional
         Of noise and participation. Without it noise comes from the operating system's
-        cryptographic generator.
+        cryptographic generator. A run with a seed promises nothing: it is a study.
     step : StepRule, optional
         What the server does with the mean gradient.
     participation : Participation, optional
@@ -89,6 +92,10 @@ def train(
     calibrate : "stations" and/or "devices"
         Learn an offset in dB of every base station or kind of device with θ: where receivers
         are not calibrated, or phones differ.
+    stations : (positions, ids), optional
+        Base stations as public facts: (B, 3) in metres and B ids, as `Measurements.stations`
+        gives them. By default those that users measured; under a guarantee, where these would
+        tell of users, none.
     buildings : (rows, columns) array, optional
         Heights in metres that are public, 0 for open ground: where the map starts and what it
         is drawn to. It costs no privacy.
@@ -109,7 +116,9 @@ def train(
     test : Measurements, optional
         For the map's MAE every ``test_every`` rounds and after the last.
     out : path, optional
-        Folder for the run.
+        Folder for the run. Under a guarantee it holds noisy sums, public facts and who took
+        part; losses, errors and what tells of the data go to ``<out>.study`` beside it, which
+        is not for publication.
     resume : bool
         Go on with the run in ``out``; with a seed, to the same bits as if undisturbed.
     checkpoint_every : int
@@ -146,8 +155,14 @@ def train(
         raise VeilmapError("keep_users: this server sees no single user's upload, only sums")
     if tiling is not None:
         _check_tiling(engine, mechanism, step, calibrate, keep_uploads)
-    offsets, (stations, ids) = _unknown_offsets(data, calibrate), data.stations
-    config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
+    promised = has_guarantee(mechanism)
+    known_stations = _public_stations(data, stations, promised, calibrate, step)
+    offsets = _unknown_offsets(data, known_stations, calibrate)
+    about = fingerprint(data)
+    config = _config(
+        {"users": about["users"]} if promised else about,
+        grid, mechanism, sees, rounds, seed, step, participation,
+    )  # fmt: skip
     if tiling is not None:
         config["tiling"] = described(tiling)
     if len(offsets):
@@ -160,8 +175,8 @@ def train(
     training = Training(
         grid, mechanism, sees, rounds, seed, step, participation, config,
         keep_uploads, keep_users, test, test_every, out, resume,
-        checkpoint_every, on_round, Public(stations, ids, offsets, known, data.antennas),
-        tiling,
+        checkpoint_every, on_round, Public(*known_stations, offsets, known, data.antennas),
+        tiling, about if promised else None,
     )  # fmt: skip
     return _engine(engine, ray_address)(training, data, mechanism, seed)
 
@@ -205,14 +220,40 @@ def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
     return heights
 
 
-def _unknown_offsets(data: Crowd, calibrate: Collection[Calibrated]) -> Offsets:
+def _public_stations(
+    data: Crowd,
+    given: tuple[ArrayLike, Sequence[Id]] | None,
+    promised: bool,
+    calibrate: Collection[Calibrated],
+    step: StepRule,
+) -> Stations:
+    """The base stations that are published; under a guarantee none come from users' data."""
+    if given is not None:
+        stations = checked_stations(given)
+    else:
+        stations = NO_STATIONS if promised else data.stations
+    if promised and "devices" in calibrate:
+        raise VeilmapError(
+            "calibrate='devices' would publish which kinds of devices users have, which no ε"
+            " covers: leave it out"
+        )
+    wanted = "stations" in calibrate or isinstance(step, ThenField)
+    if promised and wanted and len(stations[1]) == 0:
+        raise VeilmapError(
+            "offsets of base stations and residual fields need to know them, and under a guarantee"
+            " they are not taken from users' measurements: give stations=(positions, ids)"
+        )
+    return stations
+
+
+def _unknown_offsets(data: Crowd, known: Stations, calibrate: Collection[Calibrated]) -> Offsets:
     """The offsets to learn; who there is, is public."""
     unknown = set(calibrate) - {"stations", "devices"}
     if unknown or isinstance(calibrate, str):
         raise VeilmapError(
             f"calibrate takes 'stations' and 'devices', not {', '.join(map(repr, calibrate))}"
         )
-    stations = _distinct(data.stations[1]) if "stations" in calibrate else ()
+    stations = _distinct(known[1]) if "stations" in calibrate else ()
     devices = data.devices.tolist() if "devices" in calibrate else ()
     return Offsets.unknown(stations, devices)
 
@@ -238,7 +279,7 @@ def _engine(
 
 
 def _config(
-    data: Crowd,
+    data: Mapping[str, Any],
     grid: Grid,
     mechanism: Mechanism,
     server_sees: ServerSees,
@@ -257,7 +298,7 @@ def _config(
         "server_sees": server_sees,
         "step": described(step),
         "participation": described(participation),
-        "data": fingerprint(data),
+        "data": data,
     }
 
 

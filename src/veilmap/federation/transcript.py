@@ -1,14 +1,16 @@
 """What the server saw, and the public facts beside it: all that an attack may use."""
 
-from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.federation.messages import Broadcast, ClientId, Update
+from veilmap.federation.public import seen_from
 from veilmap.geometry import Grid
 from veilmap.radiomap import RadioMap
 
@@ -99,6 +101,13 @@ class Transcript:
     radio_map: RadioMap | None = field(default=None, repr=False)
     bs: NDArray | None = field(default=None, repr=False)
     targets: Set[ClientId] | None = field(default=None, repr=False)
+
+    def knowing(self, stations: NDArray[np.float64], ids: Sequence[Id]) -> "Transcript":
+        """The same with these base stations, where it has none."""
+        if len(self.base_stations):
+            return self
+        places, bs = seen_from(stations, ids, self.best_map.offsets)
+        return replace(self, base_stations=places, bs=bs)
 
     def wanted(self, rounds: Iterable[SeenRound | SeenSum]) -> tuple[ClientId, ...]:
         """Those whom an attacker is after, among the users of some rounds, each once."""

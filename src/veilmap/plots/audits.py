@@ -122,9 +122,11 @@ class TradeoffPoint:
     high_m: float
 
 
-def tradeoff_figure(points: Sequence[TradeoffPoint], prior_m: float) -> Figure:
+def tradeoff_figure(points: Sequence[TradeoffPoint], prior_m: float, title: str = "") -> Figure:
     """Map error against the strongest attack's error; the prior's error is the ceiling."""
     figure = Figure(figsize=(8.4, 4.4), layout="constrained")
+    if title:
+        figure.suptitle(plain(title), fontsize=SIZE + 1)
     axes = figure.subplots()
     axes.axhline(prior_m, color="0.5", ls="--", lw=1)
     axes.annotate(

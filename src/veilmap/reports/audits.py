@@ -41,6 +41,16 @@ def write_tradeoff(audits: Mapping[str, Audit], out: Path) -> Path:
     return plots.save(tradeoff_figure(audits), out / "tradeoff.png")
 
 
+def marked(study: str, text: str) -> str:
+    """A heading, behind the words of a study where there are any."""
+    return f"{study}: {text}" if study else text
+
+
+def study_among(audits: Iterable[Audit]) -> str:
+    """The words that head what is made of several audits; empty if none of them is a study."""
+    return next((audit.study for audit in audits if audit.study), "")
+
+
 def tradeoff_figure(audits: Mapping[str, Audit]) -> Figure:
     """Map error against the strongest attack's; runs whose map was never tested are left out."""
     points = []
@@ -50,7 +60,7 @@ def tradeoff_figure(audits: Mapping[str, Audit]) -> Figure:
         points.append(TradeoffPoint(title, audit.mae_db, median.value, median.low, median.high))
     prior = float(np.mean([audit.prior.median.value for audit in audits.values()]))
     known = [point for point in points if not math.isnan(point.mae_db)]
-    return plots.tradeoff_figure(known, prior)
+    return plots.tradeoff_figure(known, prior, study_among(audits.values()))
 
 
 def tradeoff_rows(audits: Mapping[str, Audit]) -> list[list[str]]:
@@ -107,7 +117,7 @@ def headline(audit: Audit) -> str:
     best, prior = audit.strongest, audit.prior
     seen = f"{len(audit.rounds)} rounds" if best.when == "all" else f"round {int(best.when) + 1}"
     mae = "not measured" if math.isnan(audit.mae_db) else f"{audit.mae_db:.2f} dB"
-    return (
+    return marked(audit.study, "") + (
         f"Strongest attack: {best.attack} on {seen}, median error {metres(best.median.value)} m"
         f" (95 % CI {metres(best.median.low)} to {metres(best.median.high)}); guessing gives"
         f" {prior.median.value:.0f} m.\nLeast RMSE of all attacks: {audit.closest_rmse:.2f} ×"
@@ -123,7 +133,8 @@ def errors_figure(audit: Audit, columns: int | None = None) -> Figure:
         }
         for title, when in shown_rounds(audit).items()
     }
-    return plots.cdf_figure(panels, f"How far attackers are off ({label(audit)})", columns)
+    title = marked(audit.study, f"How far attackers are off ({label(audit)})")
+    return plots.cdf_figure(panels, title, columns)
 
 
 def beliefs_figure(
@@ -150,7 +161,8 @@ def beliefs_figure(
     ]
     if not beliefs:
         return None
-    title = f"What the {found.attack} attack believes about user {client} ({label(audit)})"
+    about = f"What the {found.attack} attack believes about user {client} ({label(audit)})"
+    title = marked(audit.study, about)
     return plots.posterior_figure(
         radio_map.grid, radio_map.heights, beliefs, audit.truth[client], title, columns
     )

@@ -60,10 +60,12 @@ def write_page(
         say(f"drawing {subject.name}")
         level = 2
         if len(subjects) > 1:  # else the page's title says it
-            body.append(_html.heading(f"Run {subject.name}", level, _anchor(number)))
+            words = audits.marked(subject.study, f"Run {subject.name}")
+            body.append(_html.heading(words, level, _anchor(number)))
             level += 1
         body += _about(subject, found.get(subject.name), chosen.get(subject.name), level)
     title = f"Run {subjects[0].name}" if len(subjects) == 1 else f"{len(subjects)} runs compared"
+    title = audits.marked(next((s.study for s in subjects if s.study), ""), title)
     _files.write_text(_html.page(title, body), path)
 
 
@@ -85,11 +87,11 @@ def _about(subject: Subject, audit: Audit | None, user: ClientId | None, level: 
     """All sections about one run, with headings of a level."""
     parts = [
         _html.facts(words.facts(subject)),
-        _html.heading("The map", level),
+        _heading(subject, "The map", level),
         *maps.section(subject),
-        _html.heading("Training", level),
-        *training.section(subject.run.history),
-        _html.heading("What the server sees", level),
+        _heading(subject, "Training", level),
+        *training.section(subject.run.history, withheld=subject.withheld),
+        _heading(subject, "What the server sees", level),
     ]
     if not subject.run.transcript.rounds:
         return [*parts, _html.paragraph(words.NO_UPLOADS)]
@@ -99,11 +101,16 @@ def _about(subject: Subject, audit: Audit | None, user: ClientId | None, level: 
         user = exposures.typical_user(subject, audit)
         parts.append(_html.paragraph(_typical(user, audit)))
     parts += exposures.section(subject, user, level + 1)
-    parts.append(_html.heading("What attackers find: the audit", level))
+    parts.append(_heading(subject, "What attackers find: the audit", level))
     if audit is None:
         why = f"The measurements are not at hand, so nothing can be scored: {subject.missing}."
         return [*parts, _html.paragraph(_TOO_LARGE if subject.auditable else why)]
     return parts + _audit(subject, audit, user)
+
+
+def _heading(subject: Subject, text: str, level: int) -> Html:
+    """Of a section, which in a study is marked as one."""
+    return _html.heading(audits.marked(subject.study, text), level)
 
 
 def _typical(user: ClientId, audit: Audit | None) -> str:
@@ -143,7 +150,8 @@ def _audit(subject: Subject, audit: Audit, user: ClientId) -> list[Html]:
 
 def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[Html]:
     """Map error against the strongest attack, and who is missing there."""
-    parts = [_html.heading("Map error against the strongest attack")]
+    study = audits.study_among(found.values())
+    parts = [_html.heading(audits.marked(study, "Map error against the strongest attack"))]
     missing = [subject.name for subject in subjects if subject.name not in found]
     if found:
         named = audits.by_label((name, audit) for name, audit in found.items())

@@ -14,9 +14,12 @@ from veilmap.federation import Run
 from veilmap.federation.folder import RunFolder
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
+from veilmap.federation.study import STUDY, is_promised
 from veilmap.measurements import Measurements
 from veilmap.scene import Scene
 from veilmap.sources import Source, measurements_behind
+
+_WITHHELD = "this page holds what was published of the run, `--study` takes in the rest"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,9 @@ class Subject:
     data, test : Measurements or None
     missing : str
         Why there are no measurements; empty if there are.
+    study : str
+        The words that head a page with more about a run with a guarantee than its folder holds;
+        else empty.
     """
 
     name: str
@@ -45,22 +51,47 @@ class Subject:
     data: Measurements | None = field(default=None, repr=False)
     test: Measurements | None = field(default=None, repr=False)
     missing: str = ""
+    study: str = ""
 
     @classmethod
     def opened(
-        cls, folder: Path, name: str, data: Path | None = None, test: Path | None = None
+        cls,
+        folder: Path,
+        name: str,
+        data: Path | None = None,
+        test: Path | None = None,
+        *,
+        study: bool = False,
     ) -> "Subject":
-        """A finished run; measurements that were named must be its own, others may be gone."""
-        run, config = Run.load(folder), RunFolder(folder).config()
+        """A finished run; measurements that were named must be its own, others may be gone.
+
+        Of a run with a guarantee it is only what was published, unless a ``study`` is wanted.
+        """
+        run, config = Run.load(folder, study=study), RunFolder(folder).config()
+        marks = ""
+        if is_promised(config):
+            if not study:
+                if data is not None or test is not None:
+                    raise VeilmapError(
+                        f"{folder} has a guarantee, which does not cover its users' measurements"
+                        " or the map's error on them: --study takes them in, and marks the page"
+                    )
+                return cls(name, folder, run, config, missing=_WITHHELD)
+            marks = STUDY
         try:
             known, unseen = measurements_behind(folder, data, test)
         except VeilmapError as error:
             if data is not None or test is not None:
                 raise
-            return cls(name, folder, run, config, missing=str(error))
+            return cls(name, folder, run, config, missing=str(error), study=marks)
         # Measurements that were named by hand do not say how the run was made.
         source = Source.of_run(folder, test) if data is None else None
-        return cls(name, folder, run, config, source, known, unseen)
+        return cls(name, folder, run, config, source, known, unseen, study=marks)
+
+    @property
+    def withheld(self) -> bool:
+        """Whether more may be known of the run than may be published, and is left out."""
+        return is_promised(self.config) and not self.study
 
     @cached_property
     def scene(self) -> Scene | None:

@@ -52,14 +52,17 @@ _QUANTITIES = (
 )  # fmt: skip
 
 
-def section(history: list[HistoryRow]) -> list[Html]:
-    """A curve for each quantity that is known, a sentence for each that is not."""
-    shown, said = [], []
+def section(history: list[HistoryRow], *, withheld: bool = False) -> list[Html]:
+    """A curve for each quantity that is known, a sentence for each that is not.
+
+    Of a run with a guarantee what is measured on data is ``withheld``.
+    """
+    shown, said = [], [_WITHHELD] if withheld else []
     for quantity in _QUANTITIES:
         values = np.array([getattr(row, quantity.field) for row in history], dtype=np.float64)
         known = np.isfinite(values)
         if not known.any():
-            said.append(quantity.unknown)
+            said += [] if withheld else [quantity.unknown]
         elif quantity.zero and not values[known].any():
             said.append(quantity.zero)
         else:
@@ -69,6 +72,12 @@ def section(history: list[HistoryRow]) -> list[Html]:
         *([_html.pictures(shown)] if shown else []),
         *([_html.paragraph(" ".join(said))] if said else []),
     ]
+
+
+_WITHHELD = (
+    "Only what comes out of noisy sums, and public facts, is published of this run: no loss, no"
+    " error of the map, and no ε where a seed makes the noise computable."
+)
 
 
 def _curve(quantity: _Quantity, rounds: np.ndarray, values: np.ndarray) -> Html:

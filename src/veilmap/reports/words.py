@@ -4,8 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from veilmap.auditing import promise_of
-from veilmap.mechanisms import NoGuarantee, from_description
+from veilmap import accounting
 from veilmap.reports.subjects import Subject
 
 NO_UPLOADS = "This run kept no uploads: train with `--keep-uploads` to see attacks."
@@ -36,16 +35,15 @@ def facts(subject: Subject) -> list[tuple[str, str]]:
     """What a reader should know first."""
     run, config = subject.run, subject.config
     rows, columns = run.radio_map.grid.shape
-    users, links = config["data"]["users"], config["data"]["links"]
     made = subject.command
     return [
         ("Mechanism", mechanism(run.transcript.mechanism)),
         ("The server sees", _TRUST[run.transcript.server_sees]),
         ("Promise", promise(subject)),
         ("Rounds", _rounds(subject)),
-        ("Learned from", f"{users:,} users with {links:,} links"),
+        ("Learned from", _learned_from(config["data"])),
         ("Map", f"{columns} × {rows} cells of {run.radio_map.grid.cell_size:g} m"),
-        ("Map error", _map_error(subject.mae_db)),
+        ("Map error", _map_error(subject)),
         ("Measurements", _measurements(subject)),
         # In pieces, so that lines break between options.
         *([("To make it again", f"`{made}`".replace(" --", "` `--"))] if made else []),
@@ -60,19 +58,22 @@ def mechanism(public: Mapping[str, Any]) -> str:
 def promise(subject: Subject) -> str:
     """The guarantee and what it rests on, or why there is none."""
     history, public = subject.run.history, subject.run.transcript.mechanism
-    words = promise_of(public, history[-1].epsilon if history else math.nan) + "."
-    if isinstance(from_description(public).guarantee, NoGuarantee):
-        return words
-    words += (
-        " It rests on sums being all that the server sees, and on at least"
+    spent = history[-1].epsilon if history else math.nan
+    made = accounting.promise(public, spent, subject.config["seed"])
+    if math.isnan(made.epsilon):
+        return f"{made.words}."
+    return (
+        f"{made.words}. It rests on sums being all that the server sees, and on at least"
         f" {1 - public['dropout']:.0%} of a round's users adding their noise."
     )
-    if subject.config["seed"] is not None:
-        words += (
-            " This run's noise came from a seed: whoever knows the seed can take the noise off,"
-            " so for them nothing is promised."
-        )
-    return words
+
+
+def _learned_from(data: Mapping[str, Any] | None) -> str:
+    """Who measured; under a guarantee nobody says how often."""
+    if data is None:
+        return "users on nodes of their own"
+    links = f" with {data['links']:,} links" if "links" in data else ""
+    return f"{data['users']:,} users{links}"
 
 
 def _rounds(subject: Subject) -> str:
@@ -83,8 +84,11 @@ def _rounds(subject: Subject) -> str:
     return f"{words}, {unopened} of them without enough answers" if unopened else words
 
 
-def _map_error(mae_db: float) -> str:
+def _map_error(subject: Subject) -> str:
+    mae_db = subject.mae_db
     if math.isnan(mae_db):
+        if subject.withheld:
+            return "not published"
         return "not measured: no test users were at hand"
     return f"{mae_db:.2f} dB on average (MAE) on test users"
 

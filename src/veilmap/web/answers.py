@@ -26,6 +26,7 @@ class RunSummary:
     mae_db: float | None
     users: int
     problem: str | None
+    study: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class HistoryRow:
     opened: int
     upload_bytes: int
     notes: str
-    seconds: float
+    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class History:
     """All rounds so far."""
 
     rows: list[HistoryRow]
+    study: str | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Progress:
     rounds: int
     problem: str | None
     rows: list[HistoryRow]
+    study: str | None = None
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ class TradeoffPoint:
     high: float
     prior: float
     promise: str
+    study: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from veilmap.errors import VeilmapError
+from veilmap.federation.study import unpublished
 from veilmap.reports import label_of
 from veilmap.web import answers, views
 from veilmap.web.answers import known
@@ -152,6 +154,8 @@ class Desk:
     def replicas(self, run: str) -> Job:
         """Train maps of resampled users."""
         opened = self._readable(run)
+        if opened.withheld:
+            raise VeilmapError(opened.withheld)
         if opened.data is None or not opened.finished:
             raise VeilmapError("replicas need a finished run whose measurements are on this host")
         folder = opened.work / "replicas"
@@ -188,6 +192,8 @@ class Desk:
         """Map error against the strongest attack, for all runs that were audited."""
         points, missing = [], []
         for head in self._summaries(self.library.runs()):
+            if head.state == "unreadable":
+                continue
             with suppress(NoSuchRunError):
                 opened = self.library.open(head.id)
                 point = _newest_point(opened, head.id, head.label)
@@ -204,17 +210,23 @@ def why_no_audit(run: OpenRun) -> str | None:
         return "the run is not finished"
     if not run.kept_rounds():
         return views.NO_TRANSCRIPT
+    if run.withheld:
+        return run.withheld
     if run.data is None:
         return "the users' measurements, which say where they are, are not on this host"
     return None
 
 
 def _newest_point(opened: OpenRun, run: str, label: str) -> answers.TradeoffPoint | None:
-    """From an audit of the run as it is now, made for the page or in its own folder."""
-    for path in (opened.work / "audit" / "audit.json", opened.path / "audit" / "audit.json"):
+    """From an audit of the run as it is now, made for the page or beside the run."""
+    if opened.withheld:
+        return None
+    for folder in (opened.work, unpublished(opened.path)):
+        path = folder / "audit" / "audit.json"
         try:
             if path.stat().st_mtime_ns > opened.version[1]:
-                return _point(run, label, json.loads(path.read_text()))
+                point = _point(run, label, json.loads(path.read_text()))
+                return replace(point, study=opened.study)
         except (OSError, ValueError, KeyError, TypeError, StopIteration):
             continue  # there is none, or somebody has changed it
     return None

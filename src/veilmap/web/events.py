@@ -66,7 +66,7 @@ def _progress(desk: Desk, run: str, sent: int) -> answers.Progress:
     rows = []
     if head.played:
         rows = views.history_rows(desk.library.open(run).history()[sent:])
-    return answers.Progress(head.state, head.played, head.rounds, head.problem, rows)
+    return answers.Progress(head.state, head.played, head.rounds, head.problem, rows, head.study)
 
 
 def _event(name: str, progress: answers.Progress) -> str:

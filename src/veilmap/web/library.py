@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from veilmap.errors import VeilmapError
+from veilmap.federation.study import SUFFIX
 from veilmap.web.opened import OpenRun
 
 _CACHED = 8  # runs whose maps are held in memory
@@ -30,6 +31,8 @@ class Library:
         For files that belong to no run's folder, such as audits made for the page.
     buildings : Path, optional
         Footprints to draw the maps on.
+    study : bool
+        Show of runs with a guarantee what is not for publication as well.
     """
 
     def __init__(
@@ -38,11 +41,14 @@ class Library:
         new_runs: Path | None,
         work: Path,
         buildings: Path | None = None,
+        *,
+        study: bool = False,
     ) -> None:
         self.new_runs = new_runs
         self.work = work
         self._places = [*places, *([new_runs] if new_runs else [])]
         self._buildings = buildings
+        self._study = study
         self._ids: dict[Path, str] = {}
         self._open: dict[str, tuple[int, OpenRun]] = {}
         self._lock = threading.Lock()
@@ -85,7 +91,7 @@ class Library:
         with self._lock:
             before, opened = self._open.pop(run, (0, None))
             if opened is None or before != written:  # another run may have taken its place
-                opened = OpenRun(path, self.work / run, self._buildings)
+                opened = OpenRun(path, self.work / run, self._buildings, study=self._study)
             self._open[run] = written, opened  # the newest at the end
             for old in list(self._open)[:-_CACHED]:
                 del self._open[old]
@@ -101,7 +107,8 @@ class Library:
         assert self.new_runs is not None
         there = [path.name for path in self.new_runs.iterdir()] if self.new_runs.is_dir() else []
         with self._lock:
-            return [*there, *(path.name for path in self._ids)]
+            names = [*there, *(path.name for path in self._ids)]
+        return [*names, *(name.removesuffix(SUFFIX) for name in names)]  # a study keeps its name
 
     def _found(self) -> list[Path]:
         """Folders of runs, each once; those that have just appeared get an id."""

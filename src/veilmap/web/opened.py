@@ -1,5 +1,6 @@
 """One run, ready to be asked: its files as data, read once and again when they change."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, lru_cache
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.accounting import Ledger
 from veilmap.buildings import Building, read_footprints
 from veilmap.errors import VeilmapError
 from veilmap.exposing import Witness
@@ -16,11 +18,12 @@ from veilmap.federation import history
 from veilmap.federation.folder import FORMAT, RunFolder
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.run import transcript_of
+from veilmap.federation.study import STUDY, StudyFolder, is_promised
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry import Grid
 from veilmap.layers import Layer
 from veilmap.measurements import Measurements
-from veilmap.mechanisms import from_description
+from veilmap.mechanisms import AggregateGaussian, from_description
 from veilmap.radiomap import RadioMap
 from veilmap.scene import Scene
 from veilmap.sources import Source, measurements_behind
@@ -30,10 +33,16 @@ _ROUNDS_KEPT = 4
 
 
 class OpenRun:
-    """A run's folder, and beside it what was made for the page in ``work``."""
+    """A run's folder, and beside it what was made for the page in ``work``.
 
-    def __init__(self, path: Path, work: Path, buildings: Path | None = None) -> None:
+    Of a run with a guarantee it is only what was published, unless a ``study`` is wanted.
+    """
+
+    def __init__(
+        self, path: Path, work: Path, buildings: Path | None = None, *, study: bool = False
+    ) -> None:
         self.path = path
+        self._wants_study = study
         self.work = work
         self._buildings = buildings
         self._folder = RunFolder(path)
@@ -55,6 +64,7 @@ class OpenRun:
                     f"{self.path.name} was written by another version of veilmap; train it anew"
                 )
             from_description(config["mechanism"])
+            _ = config["seed"]
             numbers = (config["rounds"], config["data"]["users"])
             sound = config["server_sees"] in ("uploads", "sums")
             sound = sound and all(isinstance(number, int) for number in numbers)
@@ -63,6 +73,21 @@ class OpenRun:
         if not sound:
             raise VeilmapError(f"{self.path.name}/config.json is damaged")
         return config
+
+    @property
+    def withheld(self) -> str | None:
+        """Why the truth and the study of a run are not shown; None where they may be."""
+        if self._wants_study or not is_promised(self.config):
+            return None
+        return (
+            "of a run with a guarantee this page shows only what was published; `veilmap serve"
+            " --study` shows the rest, which is not for publication"
+        )
+
+    @property
+    def study(self) -> str | None:
+        """The words that mark what is shown of a run beyond what was published."""
+        return STUDY if self._wants_study and is_promised(self.config) else None
 
     @property
     def finished(self) -> bool:
@@ -89,8 +114,18 @@ class OpenRun:
             except OSError:
                 return []
             if self._history[0] != changed:
-                self._history = changed, history.load(path)
+                rows = history.load(path)
+                if self.study:
+                    rows = StudyFolder(self.path).joined(rows)
+                self._history = changed, rows
             return self._history[1]
+
+    def spent(self) -> float:
+        """ε of the user who spent most; a run that goes on may have opened more than it shows."""
+        rows, mechanism = self.history(), from_description(self.config["mechanism"])
+        if self.finished or not isinstance(mechanism, AggregateGaussian):
+            return rows[-1].epsilon if rows else math.nan
+        return Ledger.from_dict(mechanism, self._folder.load_ledger()).epsilon
 
     def radio_map(self) -> RadioMap:
         """The learned map, or while the run goes on that of its newest checkpoint."""
@@ -119,6 +154,8 @@ class OpenRun:
     @cached_property
     def source(self) -> Source | None:
         """Where its measurements are, if its folder says so."""
+        if self.withheld:
+            return None
         try:
             return Source.of_run(self.path)
         except (VeilmapError, OSError):
@@ -127,6 +164,8 @@ class OpenRun:
     @cached_property
     def data(self) -> Measurements | None:
         """The users' measurements, if they are here."""
+        if self.withheld:
+            return None
         try:
             return measurements_behind(self.path, None)[0]
         except (VeilmapError, OSError):

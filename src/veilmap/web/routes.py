@@ -72,7 +72,7 @@ def run_detail(desk: TheDesk, run: RunId, opened: TheRun) -> answers.RunDetail:
 @looking.get("/runs/{run}/history")
 def run_history(opened: TheRun) -> answers.History:
     """Every round so far."""
-    return answers.History(views.history_rows(opened.history()))
+    return answers.History(views.history_rows(opened.history()), opened.study)
 
 
 @looking.get("/runs/{run}/events", response_class=StreamingResponse, responses=_EVENTS)
@@ -206,7 +206,8 @@ def start_run(desk: TheDesk, wanted: NewRun) -> answers.RunSummary:
     if wanted.like is not None:
         other = desk.library.open(wanted.like)
         if other.source is None:
-            raise VeilmapError(f"{wanted.like} does not say where its measurements are")
+            line = other.withheld or f"{wanted.like} does not say where its measurements are"
+            raise VeilmapError(line)
         source, extras = other.source, model_options(other.config, other.source)
     plan = Plan(
         source, wanted.mechanism, wanted.parameters, wanted.rounds, wanted.seed, wanted.sums, extras

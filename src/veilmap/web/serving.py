@@ -61,6 +61,7 @@ def serve(
     *,
     new_runs: Path,
     buildings: Path | None = None,
+    study: bool = False,
     on_ready: Callable[[str], None],
 ) -> None:
     """Serve the page until it is interrupted.
@@ -75,6 +76,8 @@ def serve(
         Where runs are started.
     buildings : Path, optional
         Footprints to draw the maps on.
+    study : bool
+        Show of runs with a guarantee what is not for publication as well.
     on_ready : callable
         Called with the page's address once it can be opened.
     """
@@ -89,7 +92,7 @@ def serve(
         )
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as door, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
-        desk = _desk(places, new_runs, Path(folder), buildings)
+        desk = _desk(places, new_runs, Path(folder), buildings, study=study)
         config = uvicorn.Config(
             create_app(desk, token), log_level="warning", access_log=False, server_header=False,
             limit_concurrency=256, timeout_keep_alive=30, timeout_graceful_shutdown=2,
@@ -134,13 +137,18 @@ def in_background(run: Path) -> Iterator[int]:
 
 
 def _desk(
-    places: Sequence[Path], new_runs: Path | None, work: Path, buildings: Path | None = None
+    places: Sequence[Path],
+    new_runs: Path | None,
+    work: Path,
+    buildings: Path | None = None,
+    *,
+    study: bool = False,
 ) -> "Desk":
     from veilmap.web.desk import Desk
     from veilmap.web.jobs import Jobs
     from veilmap.web.library import Library
 
-    return Desk(Library(places, new_runs, work, buildings), Jobs(work))
+    return Desk(Library(places, new_runs, work, buildings, study=study), Jobs(work))
 
 
 def require_server() -> None:

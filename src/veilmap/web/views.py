@@ -1,6 +1,5 @@
 """What the page shows of a run, computed."""
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from veilmap import layers, remaking
-from veilmap.auditing import promise_of
+from veilmap.accounting import promise
 from veilmap.errors import VeilmapError
 from veilmap.exposing import SENT, Exposure, Knobs, Witness
 from veilmap.federation.history import HistoryRow, last_mae
@@ -18,7 +17,7 @@ from veilmap.layers import Layer
 from veilmap.layers.predictions import centres
 from veilmap.mechanisms import from_description
 from veilmap.radiomap import RadioMap
-from veilmap.reports import label_of
+from veilmap.reports import label_of, marked
 from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
 from veilmap.scene import Scene
@@ -89,6 +88,7 @@ def summary(
             id=name, name=run.path.name, label=label_of(public, config["server_sees"]),
             state=state, played=len(rows), rounds=config["rounds"],
             mae_db=known(last_mae(rows)), users=config["data"]["users"], problem=problem,
+            study=run.study,
         )  # fmt: skip
     except VeilmapError as error:
         return answers.RunSummary(
@@ -102,8 +102,7 @@ def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
     if head.state == "unreadable":
         raise VeilmapError(head.problem or "this run cannot be read")
     places, ids = run.stations
-    config, played = run.config, run.history()
-    epsilon = played[-1].epsilon if played else math.nan
+    config = run.config
     return answers.RunDetail(
         **asdict(head),
         grid=_grid_info(run.radio_map().grid),
@@ -113,7 +112,7 @@ def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
             key: value for key, value in config["mechanism"].items() if not isinstance(value, dict)
         },
         server_sees=config["server_sees"],
-        promise=promise_of(config["mechanism"], epsilon),
+        promise=promise(config["mechanism"], run.spent(), config["seed"]).words,
         kept=[number + 1 for number in run.kept_rounds()],
         user_ids=_user_ids(run),
         why_no_attacks=_why_no_attacks(run),
@@ -146,6 +145,8 @@ def _info(run: OpenRun, name: str) -> answers.LayerInfo:
 
 
 def _why_no_uncertainty(run: OpenRun) -> str | None:
+    if run.withheld:
+        return run.withheld
     if run.data is None:
         return "the measurements are not on this host, and uncertainty is made from them"
     if not run.finished:
@@ -188,7 +189,8 @@ def layer(run: OpenRun, wish: Wish, *, whole: bool = False) -> Layer:
     if wish.layer not in _PER_STATION:
         wish = replace(wish, place=None, station=None)
     if wish.of != "learned" and (run.scene is None or wish.layer not in _COMPARABLE):
-        raise VeilmapError(f"nobody knows the true {_TITLES[wish.layer].lower()} of this run")
+        unknown = f"nobody knows the true {_TITLES[wish.layer].lower()} of this run"
+        raise VeilmapError(run.withheld or unknown)
     if whole and Shown(run.radio_map().grid).times > 1:
         # Too large to keep, and nobody else should wait for it.
         return _made(run, run.radio_map(), wish, None)
@@ -199,7 +201,17 @@ def layer(run: OpenRun, wish: Wish, *, whole: bool = False) -> Layer:
 
 
 def _made(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
-    """A layer in the cells that are shown, or without those in the map's own."""
+    """A layer in the cells that are shown, or without those in the map's own.
+
+    Of a run with a guarantee, one that the map alone does not decide says so in its name.
+    """
+    made = _unmarked(run, radio_map, wish, shown)
+    if run.study is None or (wish.of == "learned" and wish.layer != "uncertainty"):
+        return made
+    return replace(made, long_name=marked(run.study, made.long_name))
+
+
+def _unmarked(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
     learned = _learned(run, radio_map, wish, shown)
     if wish.of == "learned":
         return learned
@@ -269,9 +281,10 @@ def layer_answer(run: OpenRun, made: Layer) -> bytes:
         low, high = low - 0.5, high + 0.5
     shown = Shown(run.radio_map().grid)
     which = HIGHEST if made.name.startswith("heights") else MIDDLE
+    study = [f"{run.study}."] if run.study and made.long_name.startswith(run.study) else []
     header = answers.LayerHeader(
         made.name, made.long_name, made.unit, made.categories, float(low), float(high),
-        _grid_info(made.grid), shown.how(which), shown.notes(which),
+        _grid_info(made.grid), shown.how(which), study + shown.notes(which),
     )  # fmt: skip
     return answers.packed(header, {"values": made.values})
 
@@ -326,8 +339,10 @@ def _scheme(found: Exposure, name: str) -> answers.Scheme:
 
 
 def _notes(run: OpenRun, found: Exposure) -> list[str]:
-    notes = []
-    if found.position is None and run.data is None:
+    notes = [f"{run.study}."] if run.study else []
+    if run.withheld:
+        notes.append(f"{run.withheld[0].upper()}{run.withheld[1:]}.")
+    elif found.position is None and run.data is None:
         notes.append(
             "The measurements are not on this host: what would have been sent under other budgets,"
             " and how far attacks are off, is not known here."
@@ -339,6 +354,8 @@ def _notes(run: OpenRun, found: Exposure) -> list[str]:
         )
     if run.config["server_sees"] == "sums" and found.summed is None:
         notes.append("This run's server sees only sums: no single upload reaches it.")
+    if not run.witness().compares:
+        notes.append("The run does not say where base stations are: attacks that need them wait.")
     if not run.finished:
         notes.append("The run goes on: attacks expect gains after its newest map.")
     if found.pending and not comparable(run.radio_map().grid):

@@ -31,6 +31,7 @@ const stage = new Stage(byId("stage", HTMLElement), byId("announcer", HTMLElemen
 const panel = byId("panel", HTMLElement);
 const runs = byId("run", HTMLSelectElement);
 const banner = byId("banner", HTMLElement);
+const study = byId("study", HTMLElement);
 const begin = byId("new-run", HTMLButtonElement);
 const live = new LiveState();
 const address = new Address(() => void open());
@@ -98,6 +99,8 @@ async function open() {
     const run = await getJson(runPath(id), signal);
     stage.clear();
     stage.setGrid(run.grid);
+    study.textContent = run.study ?? "";
+    study.hidden = run.study === null;
     VIEWS[view]?.({ run, stage, panel, address, live, signal, reopen: () => void open(), go });
     document.title = `veilmap: ${run.name}`;
   } catch (problem) {
@@ -114,6 +117,7 @@ function fail(problem) {
 }
 
 function clear() {
+  study.hidden = true;
   stage.clear();
   fill(panel);
 }

@@ -17,6 +17,8 @@ export interface RunSummary {
   users: number;
   /** Why a run failed or cannot be read. */
   problem: string | null;
+  /** Words that mark what is shown beyond what was published of a run with a guarantee. */
+  study: string | null;
 }
 
 export interface Station {
@@ -86,7 +88,7 @@ export interface HistoryRow {
   opened: number;
   upload_bytes: number;
   notes: string;
-  seconds: number;
+  seconds: number | null;
 }
 
 /** Server-sent: "progress" while a run goes on, then one "end". */
@@ -97,6 +99,7 @@ export interface Progress {
   problem: string | null;
   /** Rows that were not sent before. */
   rows: HistoryRow[];
+  study: string | null;
 }
 
 /** Work on this host beside runs. */
@@ -197,6 +200,7 @@ export interface TradeoffPoint {
   /** Median of guessing without any upload. */
   prior: number;
   promise: string;
+  study: string | null;
 }
 
 export interface Tradeoff {

@@ -151,7 +151,7 @@ class Tradeoff {
       point.when,
       `${metres(point.median)} (${metres(point.low)} to ${metres(point.high)})`,
       metres(point.prior),
-      point.promise,
+      point.study ? `${point.study}: ${point.promise}` : point.promise,
     ]);
     return table({
       caption: "The same numbers; intervals hold 95 %",

@@ -24,12 +24,12 @@ const UNFINISHED = ["running", "waiting", "paused"];
 
 /** @type {{key: Key, title: string, unit: string, missing: string}[]} */
 const CURVES = [
-  { key: "loss", title: "Loss", unit: "dB²", missing: "No loss is known of this run." },
+  { key: "loss", title: "Loss", unit: "dB²", missing: "No loss is published of this run." },
   {
     key: "mae_db",
     title: "Map error (MAE)",
     unit: "dB",
-    missing: "The map’s error was not measured: there are no test users.",
+    missing: "The map’s error is not known: there are no test users, or it is not published.",
   },
   {
     key: "noise_energy",
@@ -37,7 +37,7 @@ const CURVES = [
     unit: "",
     missing: "This mechanism adds no noise.",
   },
-  { key: "epsilon", title: "Privacy spent, ε", unit: "", missing: "This mechanism promises no ε." },
+  { key: "epsilon", title: "Privacy spent, ε", unit: "", missing: "This run promises no ε." },
 ];
 
 /** @param {Context} context */
@@ -121,7 +121,7 @@ class Training {
 
   #timeLeft() {
     const { played, rounds } = this.#progress;
-    const recent = [...this.#rows.values()].slice(-RECENT).map((row) => row.seconds);
+    const recent = [...this.#rows.values()].slice(-RECENT).flatMap((row) => row.seconds ?? []);
     if (!recent.length) return "";
     const mean = recent.reduce((sum, seconds) => sum + seconds, 0) / recent.length;
     return `, about ${duration(mean * (rounds - played))} left`;
@@ -185,7 +185,7 @@ class Training {
       row.round + 1,
       ...CURVES.map(({ key }) => known(row[key])),
       row.clients,
-      short(row.seconds),
+      known(row.seconds),
     ]);
     const head = [
       "Round",
