@@ -1,4 +1,4 @@
-"""Servers that cheat: nodes refuse them, and nothing smaller than the promised sum can be opened."""
+"""Servers that cheat: nodes refuse them, and nothing smaller than the promised sum opens."""
 
 import os
 from dataclasses import replace
@@ -401,7 +401,7 @@ class CheatingServer(RuleBasedStateMachine):
             session = self.server.announced[to].session
             pool = self.server.adverts_of(session - mixed) or self.server.adverts_of(session)
             adverts = {number: advert for number, *advert in pool if number in shown}
-            adverts |= {to: a for to_, *a in self.server.adverts_of(session) if to_ == to}
+            adverts |= {own: a for own, *a in self.server.adverts_of(session) if own == to}
             strangers = [
                 (INVENTED + k, self.server.invented_keys, [b"node-1", b"x"])
                 for k in range(invented)
@@ -505,5 +505,5 @@ def test_no_protocol_opens_a_sum_over_fewer_than_the_threshold(enrolled, town):
                 suppress_health_check=list(HealthCheck),
                 print_blob=False,
                 database=None,
-            ),  # fmt: skip
+            ),
         )

@@ -21,8 +21,9 @@ import veilmap as vm
 from deployments import command, flwr, listed, log_of, logs, running, veilmap
 from deployments import made as new
 from veilmap import deployment
-from veilmap.deployment import Federation, certificates, layout, templates
+from veilmap.deployment import Federation, layout, templates
 from veilmap.deployment.superlink import NODE_CALLS
+from veilmap.federation.flower import enrolment
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ def test_a_stranger_on_the_network_controls_nothing(deployed, tmp_path):
     authority = deployed.folder / "certificates" / "ca.crt"
     config = templates.flower_config(layout.LINK, deployed.address, authority)
     (tmp_path / "config.toml").write_text(config)
-    certificates.write_node_key(tmp_path / "key")
+    enrolment.write_key(tmp_path / "key")
     for attempt in (
         ["list"], ["supernode", "list"], ["supernode", "register", tmp_path / "key.pub"],
         ["run", deployed.folder / "app"], ["log", run], ["stop", run],
@@ -230,7 +231,7 @@ def test_no_spelling_of_a_path_gets_past_the_public_door(deployed, target):
 @pytest.mark.xdist_group("deployment")
 def test_a_node_with_a_strangers_key_is_refused(deployed):
     key = deployed.folder / "keys" / "stranger"
-    certificates.write_node_key(key)
+    enrolment.write_key(key)
     arguments = deployed.command("node-1")
     arguments[arguments.index("--auth-supernode-private-key") + 1] = str(key)
     arguments[arguments.index("--port") + 1] = str(layout._free_port(0))
@@ -328,5 +329,4 @@ def test_a_real_deployment_opens_only_sums(tmp_path):
     assert [row.clients for row in there.history] == [3]
     # Every node keeps its own account of what it has spent.
     for name in federation.names:
-        spent = json.loads((federation.folder / "data" / f"{name}.parquet.spent.json").read_text())
-        assert spent["opened"] == [0]
+        assert json.loads(federation.account(name).read_text())["answers"] == 1

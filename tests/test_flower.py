@@ -17,7 +17,7 @@ pytest.importorskip("flwr", reason="the Flower engine is an optional extra")
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 import veilmap as vm
-from fakegrid import FakeGrid, node
+from fakegrid import FakeGrid, enrol, node
 from veilmap.federation.exchange import InProcess
 from veilmap.federation.flower import app, records, simulation
 from veilmap.federation.flower.client import Own
@@ -535,10 +535,14 @@ def test_settings_of_a_promise_reach_the_node_and_its_account(town, tmp_path):
     town[1].select(town[1].user == 0).save(tmp_path / "own.parquet")
     settings = {"data": str(tmp_path / "own.parquet"), "mechanism": "aggregate", "epsilon": 4.0,
                 "noise-multiplier": 3.0, "theta-share": 0.1}  # fmt: skip
-    own = app.node_settings(settings)
-    assert own.sums
+    with pytest.raises(vm.VeilmapError):
+        app.node_settings(settings)  # without keys it takes part in no sum
+    enrol(tmp_path, ["a", "b"])
+    files = {"key": "a", "roster": "roster", "account": "a.json"}
+    own = app.node_settings(settings | {name: str(tmp_path / f) for name, f in files.items()})
     assert own.mechanism == vm.AggregateGaussian(epsilon=4.0, noise_multiplier=3.0, theta_share=0.1)
-    assert own.budget == tmp_path / "own.parquet.spent.json"
+    assert own.enrolment.account == tmp_path / "a.json"
+    assert own.enrolment.name == "a"
 
 
 def test_a_deployment_that_was_killed_goes_on_by_itself(town, tmp_path):

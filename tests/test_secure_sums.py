@@ -2,7 +2,6 @@
 
 import copy
 import io
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -295,7 +294,8 @@ def test_a_node_that_sends_rubbish_is_left_out_and_named(stage, change, town):
     grid.handlers[103] = changed(grid.handlers[103], stage, change)
     run = training(town, rounds=2).play(secure(grid))
     assert [row.opened for row in run.history] == [1, 1]
-    assert [row.clients for row in run.history] == ([6, 6] if stage == "unmask" else [5, 5])
+    late = stage in ("agree", "unmask")  # its masked vector is in the sum already
+    assert [row.clients for row in run.history] == ([6, 6] if late else [5, 5])
     assert f"3 left at {stage.replace('_', ' ')}: sent something else" in run.history[0].notes
 
 
@@ -312,71 +312,36 @@ def test_wrong_shares_abandon_the_round_instead_of_spoiling_the_map(town):
     assert run.history[0].notes == "round abandoned: too few nodes helped to unmask the sum"
 
 
-# ---- Servers that misbehave
+# ---- What nodes refuse (servers that cheat have tests of their own)
 
 
-def lying(handler, stage, change):
-    """A node whose server says something else than ours would."""
+def lying(handler, change):
+    """A node whose server says other ranges than ours would."""
 
     def handle(message):
-        if stage_of(message) == stage:
+        if stage_of(message) == "setup":
             message = copy.deepcopy(message)
-            change(message.content)
+            message.content[RECORD_KEY_CONFIGS].update(change)
         return handler(message)
 
     return handle
 
 
-def setting(**values):
-    def change(content):
-        for name, value in values.items():
-            content[RECORD_KEY_CONFIGS][name] = value
-
-    return change
-
-
-def larger_cohort(content):
-    content["facts"]["cohort"] = 60
-
-
-def other_mechanism(content):
-    mechanism = json.loads(content["facts"]["mechanism"])
-    content["facts"]["mechanism"] = json.dumps(mechanism | {"clip": 0.5})
-
-
-def both_ways(content):
-    record = content[RECORD_KEY_CONFIGS]
-    record["dead_nids"] = [record["active_nids"][0]]
-
-
-def itself_gone(content):
-    record = content[RECORD_KEY_CONFIGS]
-    record["active_nids"] = [node for node in record["active_nids"] if node != 103]
-
-
-LIES = {
-    "a lower threshold": ("setup", setting(threshold=3), "3 of 6 nodes could open an upload"),
-    "fewer keys": ("setup", setting(share_num=3), "must show every node all 6 keys"),
-    "alone": ("setup", setting(sample_num=1, share_num=1), "must show every node"),
-    "a narrow range": ("setup", setting(clipping_range=8.0), "numbers would be cut off"),
-    "a wide range": ("setup", setting(target_range=2**31), "sums overflow"),
-    "a larger cohort": (
-        "collect_masked_vectors", larger_cohort, "needs 36 answers, but it can be opened with 4",
-    ),
-    "another mechanism": ("collect_masked_vectors", other_mechanism, "give both the same settings"),
-    "an upload unmasked": ("unmask", both_ways, "would show an upload"),
-    "its own upload unmasked": ("unmask", itself_gone, "would show an upload"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("lie", LIES)
-def test_a_node_does_not_help_a_server_that_would_break_its_promise(lie, town):
-    stage, change, complaint = LIES[lie]
+@pytest.mark.parametrize(
+    "change", [{"clipping_range": 8.0}, {"target_range": 2**31}, {"share_num": 3}, {"threshold": 3}]
+)
+def test_ranges_that_would_cut_numbers_off_are_refused_and_the_node_is_named(change, town):
     grid = grid_of(town[1])
-    grid.handlers[103] = lying(grid.handlers[103], stage, change)
+    grid.handlers[103] = lying(grid.handlers[103], change)
     run = training(town, rounds=1).play(secure(grid))
-    assert complaint in run.history[0].notes
-    assert run.history[0].notes.startswith("3 left at")
+    assert run.history[0].clients == 5
+    assert run.history[0].notes.startswith("3 left at setup")
+
+
+def test_a_server_that_reads_sums_by_another_mechanism_gets_none(town):
+    grid, other = grid_of(town[1]), replace(FORMAL, clip=0.5)
+    run = training(town, other, rounds=1).play(secure(grid, other))
+    assert not run.history[0].opened
 
 
 def test_a_node_for_sums_sends_no_single_upload(town):

@@ -39,16 +39,6 @@ def write_server(folder: Path, hosts: list[str], days: int) -> None:
     _write(folder / "server.pem", built.sign(signer, hashes.SHA384()).public_bytes(_PEM))
 
 
-def write_node_key(path: Path) -> None:
-    """A node's key pair in OpenSSH's format: ``path`` and ``path``.pub."""
-    key = ec.generate_private_key(ec.SECP384R1())
-    _write_private(path, key, serialization.PrivateFormat.OpenSSH)
-    public = key.public_key().public_bytes(
-        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    )
-    _write(path.with_name(path.name + ".pub"), public + b"\n")
-
-
 def _built(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:
@@ -75,11 +65,8 @@ def _alternative(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _write_private(
-    path: Path,
-    key: ec.EllipticCurvePrivateKey,
-    kind: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8,
-) -> None:
+def _write_private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    kind = serialization.PrivateFormat.PKCS8
     _write(path, key.private_bytes(_PEM, kind, serialization.NoEncryption()))
     path.chmod(0o600)
 

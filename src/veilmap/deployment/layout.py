@@ -11,6 +11,7 @@ from pathlib import Path
 from veilmap import __version__, _files
 from veilmap.deployment import certificates, templates
 from veilmap.errors import VeilmapError
+from veilmap.federation.flower import account, enrolment
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry import Grid
 from veilmap.measurements import Measurements
@@ -82,6 +83,10 @@ class Federation:
         """A node's private key."""
         return self.folder / "keys" / node
 
+    def account(self, node: str) -> Path:
+        """What a node has spent of its ε; it belongs to the node's key."""
+        return self.folder / "accounts" / f"{node}.json"
+
     def command(self, process: str) -> list[str]:
         """The command line of the SuperLink, the SuperExec or a node."""
         tls, secret = self.folder / "certificates", self.folder / "superexec.secret"
@@ -147,19 +152,21 @@ def init(
     certificates.write_server(tls, _names(host), days)
     _write_secrets(made)
     common = _settings(mechanism, server_sees) | ({} if seed is None else {"seed": seed})
+    enrolled = _enrol(made)
     for number, node in enumerate(made.names):
-        certificates.write_node_key(made.key(node))
         own = data.select([user in users[number::nodes] for user in data.user.tolist()])
         file = made.folder / "data" / f"{node}.parquet"
         file.parent.mkdir(exist_ok=True)
         own.save(file)
         settings = {"data": str(file)} | common
+        if server_sees == "sums":
+            settings |= {"key": str(made.key(node)), "account": str(made.account(node)), **enrolled}
         _files.write_text(templates.node_config(settings), folder / "nodes" / f"{node}.config")
     run = {
         "rounds": rounds, "out": str(made.folder / "run"), "cell-size": grid.cell_size,
         "rows": grid.shape[0], "columns": grid.shape[1], "west": grid.origin[0],
         "south": grid.origin[1], "crs": grid.crs or "", "least-users": nodes,
-        "deadline": 60.0, **common,
+        "deadline": 60.0, **common, **(enrolled if server_sees == "sums" else {}),
     }  # fmt: skip
     _files.write_text(templates.app(run, __version__), folder / "app" / "pyproject.toml")
     _files.write_text(
@@ -170,6 +177,16 @@ def init(
     about = asdict(made) | {"folder": None, "veilmap": __version__}
     _files.write_json(about, folder / _FILE)  # last: a folder without it is not finished
     return made
+
+
+def _enrol(made: Federation) -> dict[str, str]:
+    """Give every node a key, an account of its own and the roster of all: its settings."""
+    public = {node: enrolment.write_key(made.key(node)) for node in made.names}
+    for node, key in public.items():
+        account.enrol(made.account(node), enrolment.fingerprint(key))
+    roster = made.folder / "keys" / "roster"
+    enrolment.write_roster(public, roster)
+    return {"roster": str(roster)}
 
 
 def _write_secrets(made: Federation) -> None:

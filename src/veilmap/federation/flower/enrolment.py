@@ -116,7 +116,7 @@ class Enrolment:
         return fingerprint(self.key.public_key())
 
     def sign(self, message: bytes) -> bytes:
-        """This node's signature."""
+        """A signature of this node's."""
         return self.key.sign(message, _ECDSA)
 
 

@@ -281,7 +281,7 @@ def _agree(turn: _Turn) -> Message:
 
 
 def _view(turn: _Turn) -> View:
-    """This node's view, with those who the server says are in the sum, and who are gone."""
+    """The view of this node, with those who the server says are in the sum, and who are gone."""
     here, gone = turn.nodes(Key.ACTIVE_NODE_ID_LIST), turn.nodes(Key.DEAD_NODE_ID_LIST)
     masked = turn.remembered("masked")
     if set(here) & set(gone) or {*here, *gone} != set(masked) or turn.me not in here:

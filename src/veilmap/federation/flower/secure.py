@@ -227,11 +227,13 @@ class _Post:
         contents = {message.metadata.dst_node_id: message.content for message in messages}
         stage = str(next(iter(contents.values())).config_records[RECORD_KEY_CONFIGS][Key.STAGE])
         if stage == Stage.UNMASK:
-            agreed = {str(node): signature for node, signature in self._agreed(contents).items()}
+            agreed: dict[str, Any] = {
+                str(node): signature for node, signature in self._agreed(contents).items()
+            }
             contents = {node: contents[node] for node in contents if str(node) in agreed}
             beside = ConfigRecord(agreed)
         elif stage == Stage.SHARE_KEYS:
-            signed = {
+            signed: dict[str, Any] = {
                 str(node): [advert.name.encode(), self._signatures[node]]
                 for node, advert in self._adverts.items()
             }
@@ -251,10 +253,10 @@ class _Post:
             asked[Key.STAGE] = AGREE
             questions[node] = RecordDict({RECORD_KEY_CONFIGS: asked})
         view = self._view(next(iter(contents.values())))
-        agreed = {}
+        agreed: dict[int, bytes] = {}
         for reply in self._sound(AGREE, questions):
             node = reply.metadata.src_node_id
-            signature = reply.content.config_records[RECORD]["signature"]
+            signature: Any = reply.content.config_records[RECORD]["signature"]
             if self.roster.signed(self._adverts[node].name, signature, view.message()):
                 agreed[node] = signature
             else:
