@@ -8,6 +8,7 @@ import pytest
 import veilmap as vm
 from test_cli import run
 from veilmap.federation import history
+from veilmap.federation.folder import RunFolder
 
 
 @pytest.fixture
@@ -70,6 +71,44 @@ def test_a_synthetic_city_needs_no_file(capsys, tmp_path):
     assert "map MAE" in text
 
 
+def test_area_and_stations_are_used_whatever_the_mechanism(capsys, files):
+    (files / "masts.csv").write_text("bs,x,y,z\nA,10,20,30\n")
+    given = ["--area=-30,0,60,90", "--stations", str(files / "masts.csv"), "--cell-size", "5"]
+    for name in ("none", "aggregate"):
+        options = ["--mechanism", name, *(["--delta", "1e-3"] if name == "aggregate" else [])]
+        place = [part.replace("/run", f"/{name}") for part in arguments(files, *options, *given)]
+        assert run(capsys, *place)[0] == 0
+        grid = vm.RadioMap.load(files / name / "radio_map.nc").grid
+        assert grid.extent == (-30.0, 60.0, 0.0, 90.0)
+        assert (files / name / "base_stations.csv").read_text() == "bs,x,y,z\nA,10.0,20.0,30.0\n"
+    assert (files / "none" / "source.json").exists()
+    assert (files / "aggregate.study" / "source.json").exists()
+    assert not (files / "aggregate" / "source.json").exists()
+    code, _, err = run(capsys, "train", "--area", "0,0,9,9", "--out", str(files / "city"))
+    assert code == 2
+    assert "of its own" in err
+
+
+@pytest.mark.parametrize("seed", [[], ["--seed", "3"]])
+def test_a_synthetic_city_names_its_own_stations_and_a_seed_ends_the_promise(
+    capsys, tmp_path, seed
+):
+    place = tmp_path / "run"
+    code, out, _ = run(
+        capsys, "train", "--rounds", "1", "--users", "5", "--cell-size", "15", "--mechanism",
+        "aggregate", "--delta", "1e-3", "--out", str(place), *seed,
+    )  # fmt: skip
+    assert code == 0
+    scene = vm.Scene.synthetic(0, cell_size=15.0)
+    found, ids = RunFolder(place).base_stations()
+    np.testing.assert_array_equal(found, scene.base_stations)
+    assert ids == tuple(str(n) for n in range(len(found)))
+    assert ("(ε, δ) = " in out) == (not seed)
+    assert ("computable from the seed" in out) == bool(seed)
+    (row,) = history.load(place / "history.csv")
+    assert np.isnan(row.epsilon) == bool(seed)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -82,9 +121,17 @@ def test_a_synthetic_city_needs_no_file(capsys, tmp_path):
         (["--cell-size", "0"], "cell_size must be greater than 0"),
         (["--test", "none.csv"], "none.csv does not exist"),
         (["--resume"], "holds no run"),
+        (["--mechanism", "aggregate"], "aggregate needs --area WEST,SOUTH,EAST,NORTH and --stat"),
+        (["--mechanism", "aggregate", "--stations", "masts.csv"], "needs --area"),
+        (["--mechanism", "aggregate", "--area", "0,0,9,9"], "needs --stations FILE: the map's"),
+        (["--area", "0,0,90"], "--area takes 4 numbers"),
+        (["--area", "90,0,0,90"], "--area takes WEST,SOUTH,EAST,NORTH"),
+        (["--stations", "masts.csv"], "masts.csv does not exist"),
+        (["--stations", "{links}"], "needs the columns bs,x,y,z"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(capsys, files, more, message):
+    more = [part.format(links=files / "links.csv") for part in more]
     code, out, err = run(capsys, *arguments(files, *more))
     assert code == 2
     assert out.strip() == ""

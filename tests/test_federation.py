@@ -431,3 +431,97 @@ def test_a_start_that_blocks_every_link_is_an_error_that_says_so(town, tmp_path)
     with pytest.raises(vm.VeilmapError, match="start lower"):
         vm.train(data, scene.grid, step=vm.PlainDescent(start_height=130.0), out=out)
     assert not out.exists()
+
+
+# ---- One writer of a run's folder
+
+
+def test_a_second_writer_is_refused_and_readers_are_not(town, tmp_path):
+    scene, data = town
+    options = {"rounds": 4, "seed": 1, "out": tmp_path / "run", "checkpoint_every": 1}
+    refusals = []
+
+    def meanwhile(row):
+        folder = RunFolder(tmp_path / "run")
+        assert folder.newest_map() is not None
+        assert len(histories.load(tmp_path / "run" / "history.csv")) == row.round + 1
+        for resume in (True, False):
+            with pytest.raises(
+                vm.VeilmapError, match=f"locked by process {os.getpid()} on .* since"
+            ):
+                vm.train(data, scene.grid, resume=resume, **options)
+            refusals.append(resume)
+
+    run = vm.train(data, scene.grid, on_round=meanwhile, **options)
+    assert len(refusals) == 8
+    same(run, vm.train(data, scene.grid, rounds=4, seed=1))
+    same(run, vm.train(data, scene.grid, resume=True, **options))  # free again
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+RESUMES = """
+import sys, time
+from pathlib import Path
+import veilmap as vm
+from veilmap.federation.server import RoundSum
+
+place, number, others = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+data = vm.Measurements.load(place / "links.parquet")
+unseal = RoundSum.unseal
+
+def counted(total):
+    with (place / "opened").open("a") as file:
+        file.write(f"{total.broadcast.round}\\n")
+    unseal(total)
+
+def until_all_have_tried(row):
+    while len(list(place.glob("refused-*"))) < others:
+        time.sleep(0.02)
+
+RoundSum.unseal = counted
+try:
+    vm.train(data, vm.Grid(6.0, (15, 15)), rounds=8, checkpoint_every=3, out=place / "run",
+             mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3), resume=True,
+             on_round=until_all_have_tried)
+except vm.VeilmapError as error:
+    (place / f"refused-{number}").write_text(str(error))
+"""
+
+
+def test_of_several_who_resume_one_goes_on_and_every_opened_sum_is_charged(town, tmp_path):
+    _, data = town
+    data.save(tmp_path / "links.parquet")
+
+    def stop(row):
+        if row.round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vm.train(data, vm.Grid(6.0, (15, 15)), rounds=8, checkpoint_every=3, out=tmp_path / "run",
+                 mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3), on_round=stop)  # fmt: skip
+    command = [sys.executable, "-c", RESUMES, str(tmp_path)]
+    processes = [subprocess.Popen([*command, str(n), "3"]) for n in range(4)]
+    try:
+        assert [process.wait(120) for process in processes] == [0] * 4
+    finally:
+        for process in processes:
+            process.kill()
+    refused = [path.read_text() for path in tmp_path.glob("refused-*")]
+    assert len(refused) == 3
+    pids = {str(process.pid) for process in processes}
+    assert all("locked by process" in line and pids & {*line.split()} for line in refused)
+    # Four were opened before it was stopped, one of them behind the last checkpoint.
+    opened = (tmp_path / "opened").read_text().split()
+    ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
+    assert set(dict(ledger["spent"]).values()) == {4 + len(opened)}
+    assert {3, *map(int, opened)} <= {*ledger["opened"]}
+
+
+def test_a_run_that_comes_to_nothing_leaves_no_folder(town, tmp_path):
+    scene, data = town
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "mine.txt").write_text("mine")
+    for name in ("none", "kept"):
+        with pytest.raises(vm.VeilmapError, match="holds no run"):
+            vm.train(data, scene.grid, rounds=1, out=tmp_path / name, resume=True)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["kept", "mine.txt"]

@@ -1,12 +1,15 @@
 """Training under a guarantee: what is opened, what it costs, and what stops it."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import veilmap as vm
 from veilmap.federation import SeenSum
+from veilmap.federation.folder import RunFolder
 
 PROMISE = vm.AggregateGaussian(epsilon=8.0, delta=1e-3)
 
@@ -162,3 +165,120 @@ def test_settings_that_would_break_the_promise_are_refused(town, options, messag
     scene, data = town
     with pytest.raises(vm.VeilmapError, match=message):
         vm.train(data, scene.grid, rounds=2, **options)
+
+
+# ---- What users have spent is known, or the run does not go on
+
+
+def test_a_run_without_its_ledger_does_not_go_on(town, tmp_path):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10}
+    interrupted(data, scene.grid, tmp_path / "run", **options)
+    (tmp_path / "run" / "ledger.json").unlink()
+    before = sorted((tmp_path / "run").rglob("*"))
+    with pytest.raises(vm.VeilmapError, match="missing or damaged: what users have spent"):
+        vm.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+    assert sorted((tmp_path / "run").rglob("*")) == before
+
+
+@pytest.mark.parametrize("lost", ["opened", "spent"])
+def test_a_ledger_that_lacks_opened_sums_is_refused(town, tmp_path, lost):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10, "seed": 4}
+    interrupted(data, scene.grid, tmp_path / "run", **options)
+    path = tmp_path / "run" / "ledger.json"
+    ledger = json.loads(path.read_text())
+    older = {"opened": ledger["opened"][:3], "spent": [[user, 3] for user, _ in ledger["spent"]]}
+    path.write_text(json.dumps(ledger | {lost: older[lost]}))
+    with pytest.raises(vm.VeilmapError, match="lacks sums that this run has opened"):
+        vm.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+
+
+def test_a_run_that_has_opened_nothing_yet_has_a_ledger_that_says_so(town, tmp_path):
+    scene, data = town
+    options = {
+        "mechanism": vm.AggregateGaussian(epsilon=8.0, delta=1e-3, dropout=0.5), "rounds": 2,
+        "participation": vm.Participation(dropout=0.5), "out": tmp_path / "run",
+        "checkpoint_every": 1,
+    }  # fmt: skip
+    # A seed whose first round too few answer.
+    seed = next(
+        seed for seed in range(100)
+        if options["participation"].draw(seed, 0, 12).answers.sum() < 6
+    )  # fmt: skip
+
+    def stop(row):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vm.train(data, scene.grid, seed=seed, on_round=stop, **options)
+    ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
+    assert ledger == {"opened": [], "spent": []}
+    assert len(vm.train(data, scene.grid, seed=seed, resume=True, **options).history) == 2
+
+
+# ---- The study beside a run
+
+
+def test_a_run_goes_on_with_its_own_data_only_as_far_as_its_study_knows_them(town, tmp_path):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10, "seed": 4, "out": tmp_path / "run"}
+    interrupted(data, scene.grid, **options)
+    study, other = tmp_path / "run.study", replace(data, gain_db=data.gain_db + 1.0)
+    assert (study / "README.txt").read_text().splitlines()[0] == "Study: not for publication"
+    with pytest.raises(vm.VeilmapError, match="started on other measurements"):
+        vm.train(other, scene.grid, resume=True, **options)
+    with pytest.raises(vm.VeilmapError, match="another configuration"):
+        vm.train(data.select(data.user > 0), scene.grid, resume=True, **options)
+    shutil.rmtree(study)  # who publishes the run leaves it behind
+    rows = vm.train(data, scene.grid, resume=True, **options).history
+    assert np.isnan([row.loss for row in rows]).tolist() == [True] * 5 + [False] * 5
+    assert (study / "README.txt").exists()
+
+
+def test_the_studies_of_two_runs_are_not_mixed(town, tmp_path):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 1, "out": tmp_path / "run"}
+    vm.train(data, scene.grid, **options)
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(vm.VeilmapError, match="study of an earlier run"):
+        vm.train(data, scene.grid, **options)
+    assert not (tmp_path / "run").exists()
+
+
+# ---- Public facts
+
+
+def test_base_stations_are_those_that_are_given(town, tmp_path):
+    scene, data = town
+    stations = scene.base_stations[:5], [f"mast {n}" for n in range(5)]
+    options = {"mechanism": PROMISE, "rounds": 2, "seed": 0}
+    vm.train(data, scene.grid, out=tmp_path / "none", **options)
+    assert (tmp_path / "none" / "base_stations.csv").read_text() == "bs,x,y,z\n"
+    run = vm.train(data, scene.grid, out=tmp_path / "some", stations=stations, **options)
+    found, ids = RunFolder(tmp_path / "some").base_stations()
+    np.testing.assert_array_equal(found, stations[0])
+    assert ids == tuple(stations[1])
+    assert len(run.transcript.base_stations) == 5
+    # Without a guarantee those that were measured are public, unless others are given.
+    plain = vm.train(data, scene.grid, rounds=1, seed=0)
+    assert len(plain.transcript.base_stations) == len(data.stations[1])
+    told = vm.train(data, scene.grid, rounds=1, seed=0, stations=stations)
+    assert len(told.transcript.base_stations) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"calibrate": ["stations"]}, r"give stations=\(positions, ids\)"),
+        ({"residual": 30.0}, r"give stations=\(positions, ids\)"),
+        ({"calibrate": ["devices"]}, "kinds of devices"),
+        ({"stations": np.zeros((2, 3))}, r"given as \(positions, ids\)|for each of"),
+        ({"stations": (np.zeros((2, 2)), [1, 2])}, "x, y and z in metres for each of 2 ids"),
+        ({"stations": (np.full((1, 3), np.nan), [1])}, "finite"),
+    ],
+)
+def test_public_facts_that_are_missing_or_wrong_are_named(town, options, message):
+    scene, data = town
+    with pytest.raises(vm.VeilmapError, match=message):
+        vm.train(data, scene.grid, mechanism=PROMISE, rounds=4, **options)

@@ -53,9 +53,10 @@ class Recorded(Jobs):
         pass
 
 
-def desk_of(places, work, *, new_runs=None, jobs=None):
+def desk_of(places, work, *, new_runs=None, jobs=None, study=False):
     work.mkdir(exist_ok=True)
-    return Desk(Library(places, new_runs or work / "new", work / "made"), jobs or Recorded(work))
+    library = Library(places, new_runs or work / "new", work / "made", study=study)
+    return Desk(library, jobs or Recorded(work))
 
 
 def client_of(desk, token=None, **options):

@@ -76,8 +76,9 @@ def write_stations(stations: Stations, path: Path) -> None:
 
 def read_stations(path: Path) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Base stations out of a CSV file; several may share a mast."""
+    path = _files.existing(path)
     try:
-        with _files.existing(path).open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file, strict=True)
         places = np.array([row[1:] for row in rows], dtype=np.float64).reshape(len(rows), 3)
     except (ValueError, csv.Error):

@@ -158,11 +158,7 @@ def train(
     promised = has_guarantee(mechanism)
     known_stations = _public_stations(data, stations, promised, calibrate, step)
     offsets = _unknown_offsets(data, known_stations, calibrate)
-    about = fingerprint(data)
-    config = _config(
-        {"users": about["users"]} if promised else about,
-        grid, mechanism, sees, rounds, seed, step, participation,
-    )  # fmt: skip
+    config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
     if tiling is not None:
         config["tiling"] = described(tiling)
     if len(offsets):
@@ -176,7 +172,7 @@ def train(
         grid, mechanism, sees, rounds, seed, step, participation, config,
         keep_uploads, keep_users, test, test_every, out, resume,
         checkpoint_every, on_round, Public(*known_stations, offsets, known, data.antennas),
-        tiling, about if promised else None,
+        tiling, fingerprint(data) if promised else None,
     )  # fmt: skip
     return _engine(engine, ray_address)(training, data, mechanism, seed)
 
@@ -279,7 +275,7 @@ def _engine(
 
 
 def _config(
-    data: Mapping[str, Any],
+    data: Crowd,
     grid: Grid,
     mechanism: Mechanism,
     server_sees: ServerSees,
@@ -288,7 +284,8 @@ def _config(
     step: StepRule,
     participation: Participation,
 ) -> dict[str, Any]:
-    """All that decides a run's result."""
+    """All that decides a run's result, as far as it is published."""
+    promised = has_guarantee(mechanism)
     return {
         "format": FORMAT,
         "rounds": rounds,
@@ -298,7 +295,8 @@ def _config(
         "server_sees": server_sees,
         "step": described(step),
         "participation": described(participation),
-        "data": data,
+        # How many links there are, or a digest of them, no ε covers.
+        "data": {"users": len(data.users)} if promised else fingerprint(data),
     }
 
 
