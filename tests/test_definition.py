@@ -73,7 +73,7 @@ def test_an_adversary_who_knows_all_others_gets_no_further_than_epsilon_allows(d
 
 
 def test_a_tenth_of_the_noise_breaks_the_promise(definition, case):
-    trials = played(definition, case, TRIALS // 3, 0.1)
+    trials = played(definition, case, TRIALS, 0.1)
     bound = definition.most_power(FALSE_ALARMS, 1.0, definition.DELTA)
     power, count = alarms(trials, present=True)
     assert power - 2 * deviation(power, count) > bound
