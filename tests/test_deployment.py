@@ -23,7 +23,7 @@ from deployments import made as new
 from veilmap import deployment
 from veilmap.deployment import Federation, layout, templates
 from veilmap.deployment.superlink import NODE_CALLS
-from veilmap.federation.flower import enrolment
+from veilmap.federation.flower import account, enrolment
 
 
 @pytest.fixture
@@ -43,6 +43,24 @@ def test_init_writes_keys_that_only_their_owner_reads(made):
     keys = {(made.folder / "keys" / f"{node}.pub").read_text() for node in made.names}
     assert len(keys) == 3
     assert all(key.startswith("ecdsa-sha2-nistp384 ") for key in keys)
+
+
+def test_owners_make_their_own_keys_and_a_roster_of_them(tmp_path):
+    for name in ("ann", "ben"):
+        done = veilmap("federation", "enrol", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    lines = [(tmp_path / f"{name}.pub").read_text() for name in ("ann", "ben")]
+    (tmp_path / "roster").write_text("".join(lines))
+    for name in ("ann", "ben"):
+        own = tmp_path / f"{name}.account.json"
+        node = enrolment.Enrolment.load(tmp_path / name, tmp_path / "roster", own)
+        assert node.name == name
+        assert account.load(own, node.owner).answers == 0
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    # A key that is there already keeps its account.
+    before = (tmp_path / "ann").read_bytes()
+    assert veilmap("federation", "enrol", tmp_path / "ann").returncode == 2
+    assert (tmp_path / "ann").read_bytes() == before
 
 
 def test_the_servers_certificate_is_signed_for_its_addresses(made):

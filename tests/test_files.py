@@ -142,3 +142,11 @@ def test_a_lock_that_is_released_in_time_is_worth_waiting_for(tmp_path, holder, 
     monkeypatch.setattr(_files.time, "sleep", let_go)
     with _files.locked(tmp_path / ".lock", wait=60):
         assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
+
+
+def test_a_secret_is_its_owners_alone_from_the_first_byte_on(tmp_path):
+    path = tmp_path / "key"
+    with _files.replacing(path, secret=True) as temporary:
+        temporary.write_text("secret")
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

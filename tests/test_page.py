@@ -217,7 +217,7 @@ def test_a_run_is_followed_to_its_end(visit):
     visit.page.get_by_text(re.compile("Finished: round 8 of 8")).wait_for(timeout=90_000)
     visit.settled()
     visit.picture("training")
-    assert visit.page.get_by_text("This mechanism promises no ε").count() == 1
+    assert visit.page.get_by_text("This run promises no ε").count() == 1
 
 
 def test_the_trade_off_attacks_a_run_and_opens_it(visit):

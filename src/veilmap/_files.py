@@ -19,8 +19,11 @@ _SECONDS_BETWEEN_TRIES = 0.05
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path`` that takes its place once the block has succeeded."""
+def replacing(path: Path, *, secret: bool = False) -> Iterator[Path]:
+    """A temporary path beside ``path`` that takes its place once the block has succeeded.
+
+    A ``secret`` is readable by its owner alone, from its first byte on.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(
@@ -36,7 +39,8 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp's 0600 would surprise the next reader
+        if not secret:
+            temporary.chmod(0o666 & ~umask)  # mkstemp's 0600 would surprise the next reader
         temporary.replace(path)
         _sync_folder(path.parent)  # the new name is durable only then
     except OSError as error:
@@ -132,9 +136,9 @@ def write_json(content: Any, path: Path, *, indent: int | None = 2) -> None:
     write_text(json.dumps(content, indent=indent) + "\n", path)
 
 
-def write_text(text: str, path: Path) -> None:
+def write_text(text: str, path: Path, *, secret: bool = False) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
-    with replacing(path) as temporary:
+    with replacing(path, secret=secret) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -207,6 +207,7 @@ def make(
 ) -> None:
     """Let a crowd of any size measure a synthetic city, a file for some users at a time."""
     from veilmap.crowds import save_parts
+    from veilmap.federation.public import write_stations
     from veilmap.scene import Scene
 
     there = sorted(folder.glob("*.parquet"))
@@ -214,6 +215,8 @@ def make(
         raise VeilmapError(f"{folder} holds measurements already; --resume goes on with them")
     writable_folder(folder)
     scene = Scene.synthetic(city, size=size, base_stations=stations, buildings=buildings)
+    # What is public of the city, for trainings that may not take it from users' measurements.
+    known = scene.base_stations, tuple(range(len(scene.base_stations)))
     first, total = len(there) if resume else 0, -(-users // per_file)
     parts = scene.measure_in_parts(
         users, seed=2 * city if seed is None else seed, users_per_part=per_file,
@@ -226,7 +229,14 @@ def make(
         )
         for _ in save_parts(parts, folder, first=first):
             progress.update(task, advance=1, visible=True)
+    write_stations(known, folder / "base_stations.csv")
     console.print(f"Wrote {users:,} users with {users * links:,} links to {folder}/")
+    west, east, south, north = scene.grid.extent
+    console.print(
+        f"The city is public: --area {west:g},{south:g},{east:g},{north:g}"
+        f" --stations {folder}/base_stations.csv",
+        soft_wrap=True,
+    )
 
 
 @app.command(epilog="Example: `veilmap data split links.parquet crowd` then `veilmap train crowd`")

@@ -1,5 +1,6 @@
 """`veilmap federation`: a federation on real hosts, or for a trial on this one."""
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
@@ -85,6 +86,34 @@ def init(
         f" {made.address}.\nKeep the folder private: it holds keys and the operator's token;"
         " docs/deployment.md says what goes where.\n"
         f"Try it here: veilmap federation up {folder}, then run {folder}, then down {folder}"
+    )
+    if sees == "sums":
+        digest = sha256(made.roster.read_bytes()).hexdigest()
+        console.print(
+            "Owners of nodes: before you take part, compare with each other, and not through the"
+            f" server, what sha256sum says of your keys/roster. Here it is\n{digest}"
+        )
+
+
+@app.command(epilog="Example: `veilmap federation enrol node-1`")
+def enrol(
+    key: Annotated[Path, typer.Argument(metavar="KEY", help="File for the node's private key.")],
+) -> None:
+    """Make a node's key and open its account, on the host of the node's owner.
+
+    Next to KEY, which never leaves that host, are written KEY.pub, a line for the federation's
+    roster, and KEY.account.json, what the node has spent of its ε.
+    """
+    flower.require()
+    from veilmap.deployment import layout
+
+    public, account = (key.with_name(key.name + end) for end in (".pub", ".account.json"))
+    writable_folder(key.parent)
+    layout.enrol(key, account)
+    console.print(
+        f"Wrote {key}, {public} and {account}. Send {public} to whoever writes the roster, and name"
+        " the other two in the node's configuration",
+        soft_wrap=True,
     )
 
 

@@ -23,7 +23,8 @@ def write_authority(folder: Path) -> None:
         x509.BasicConstraints(ca=True, path_length=0), critical=True
     )
     _write_private(folder / "ca.key", key)
-    _write(folder / "ca.crt", built.sign(key, hashes.SHA384()).public_bytes(_PEM))
+    public = built.sign(key, hashes.SHA384()).public_bytes(_PEM)
+    _files.write_text(public.decode(), folder / "ca.crt")
 
 
 def write_server(folder: Path, hosts: list[str], days: int) -> None:
@@ -36,7 +37,8 @@ def write_server(folder: Path, hosts: list[str], days: int) -> None:
         x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
     )
     _write_private(folder / "server.key", key)
-    _write(folder / "server.pem", built.sign(signer, hashes.SHA384()).public_bytes(_PEM))
+    public = built.sign(signer, hashes.SHA384()).public_bytes(_PEM)
+    _files.write_text(public.decode(), folder / "server.pem")
 
 
 def _built(
@@ -67,10 +69,5 @@ def _alternative(host: str) -> x509.GeneralName:
 
 def _write_private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     kind = serialization.PrivateFormat.PKCS8
-    _write(path, key.private_bytes(_PEM, kind, serialization.NoEncryption()))
-    path.chmod(0o600)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with _files.replacing(path) as temporary:
-        temporary.write_bytes(content)
+    private = key.private_bytes(_PEM, kind, serialization.NoEncryption())
+    _files.write_text(private.decode(), path, secret=True)

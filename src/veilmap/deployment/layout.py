@@ -8,6 +8,8 @@ import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
 from veilmap import __version__, _files
 from veilmap.deployment import certificates, templates
 from veilmap.errors import VeilmapError
@@ -83,6 +85,11 @@ class Federation:
         """A node's private key."""
         return self.folder / "keys" / node
 
+    @property
+    def roster(self) -> Path:
+        """All nodes' public keys, by which they know each other."""
+        return self.folder / "keys" / "roster"
+
     def account(self, node: str) -> Path:
         """What a node has spent of its ε; it belongs to the node's key."""
         return self.folder / "accounts" / f"{node}.json"
@@ -152,7 +159,9 @@ def init(
     certificates.write_server(tls, _names(host), days)
     _write_secrets(made)
     common = _settings(mechanism, server_sees) | ({} if seed is None else {"seed": seed})
-    enrolled = _enrol(made)
+    public = {node: enrol(made.key(node), made.account(node)) for node in made.names}
+    enrolment.write_roster(public, made.roster)
+    roster = {"roster": str(made.roster)} if server_sees == "sums" else {}
     for number, node in enumerate(made.names):
         own = data.select([user in users[number::nodes] for user in data.user.tolist()])
         file = made.folder / "data" / f"{node}.parquet"
@@ -160,13 +169,13 @@ def init(
         own.save(file)
         settings = {"data": str(file)} | common
         if server_sees == "sums":
-            settings |= {"key": str(made.key(node)), "account": str(made.account(node)), **enrolled}
+            settings |= {"key": str(made.key(node)), "account": str(made.account(node)), **roster}
         _files.write_text(templates.node_config(settings), folder / "nodes" / f"{node}.config")
     run = {
         "rounds": rounds, "out": str(made.folder / "run"), "cell-size": grid.cell_size,
         "rows": grid.shape[0], "columns": grid.shape[1], "west": grid.origin[0],
         "south": grid.origin[1], "crs": grid.crs or "", "least-users": nodes,
-        "deadline": 60.0, **common, **(enrolled if server_sees == "sums" else {}),
+        "deadline": 60.0, **common, **roster,
     }  # fmt: skip
     _files.write_text(templates.app(run, __version__), folder / "app" / "pyproject.toml")
     _files.write_text(
@@ -179,14 +188,14 @@ def init(
     return made
 
 
-def _enrol(made: Federation) -> dict[str, str]:
-    """Give every node a key, an account of its own and the roster of all: its settings."""
-    public = {node: enrolment.write_key(made.key(node)) for node in made.names}
-    for node, key in public.items():
-        account.enrol(made.account(node), enrolment.fingerprint(key))
-    roster = made.folder / "keys" / "roster"
-    enrolment.write_roster(public, roster)
-    return {"roster": str(roster)}
+def enrol(key: Path, own_account: Path) -> EllipticCurvePublicKey:
+    """Make a node's key pair and open its account; the public half is a line for the roster."""
+    for path in (key, own_account):
+        if path.exists():
+            raise VeilmapError(f"{path} is there already: a new key would part it from its account")
+    public = enrolment.write_key(key)
+    account.enrol(own_account, enrolment.fingerprint(public))
+    return public
 
 
 def _write_secrets(made: Federation) -> None:
@@ -198,8 +207,7 @@ def _write_secrets(made: Federation) -> None:
         "operator.token": token,
         "flwr/credentials.yaml": json.dumps(shown),  # JSON is YAML
     }.items():
-        _files.write_text(content, made.folder / name)
-        (made.folder / name).chmod(0o600)
+        _files.write_text(content, made.folder / name, secret=True)
 
 
 def _write_start_files(made: Federation) -> None:

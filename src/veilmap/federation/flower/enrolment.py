@@ -3,7 +3,7 @@
 A server that could name a node's peers could invent them, and a sum with invented peers is one
 upload. So every node has a *roster*, a text file with one public key a line as OpenSSH writes
 them, each followed by its node's name. It comes with the node's own key, by a way that does not
-lead over the server, and is the same for everybody: nodes compare its fingerprint.
+lead over the server, and is the same for everybody: owners of nodes compare its SHA-256.
 """
 
 import hashlib
@@ -51,12 +51,6 @@ class Roster:
         if len({as_text(key) for key in keys.values()}) < len(keys):
             raise VeilmapError(f"the roster {path} has one key under two names")
         return cls(keys)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """What all nodes must agree on; short enough to be read out over the telephone."""
-        lines = "\n".join(sorted(f"{as_text(key)} {name}" for name, key in self.keys.items()))
-        return hashlib.sha256(lines.encode()).hexdigest()[:40]
 
     def name_of(self, key: ec.EllipticCurvePublicKey) -> str:
         """Under which name a key is enrolled."""
@@ -121,13 +115,15 @@ class Enrolment:
 
 
 def write_key(path: Path) -> ec.EllipticCurvePublicKey:
-    """Make a node's key pair in OpenSSH's format, ``path`` and ``path``.pub; the public half."""
+    """Make a node's key pair in OpenSSH's format, ``path`` and ``path``.pub; the public half.
+
+    The file of the public half is the node's line of the roster.
+    """
     key = ec.generate_private_key(_CURVE())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    _files.write_text(private.decode(), path)
-    path.chmod(0o600)
+    _files.write_text(private.decode(), path, secret=True)
     public = key.public_key()
-    _files.write_text(as_text(public) + "\n", path.with_name(path.name + ".pub"))
+    write_roster({path.name: public}, path.with_name(path.name + ".pub"))
     return public
 
 

@@ -199,7 +199,7 @@ def _share_keys(turn: _Turn) -> Message:
     adverts = []
     for node, pair in keys.items():
         told = signed.get(node)
-        if not _is_pair(pair, bytes) or not _is_pair(told, bytes) or not node.isdigit():
+        if not _is_pair(pair, bytes) or not _is_pair(told, bytes) or not _is_number(node):
             raise VeilmapError("the server shows keys without the names and signatures to them")
         name, signature = told
         advert = Advert(int(node), name.decode(errors="replace"), *pair)
@@ -213,6 +213,10 @@ def _share_keys(turn: _Turn) -> Message:
     turn.enter(announced.session, Stage.SHARE_KEYS)
     turn.remember("adverts", [advert.plain() for advert in adverts])
     return turn.proceed()
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _is_pair(value: Any, kind: type) -> bool:
