@@ -18,7 +18,8 @@ import veilmap as vm
 from cheating import INVENTED, MECHANISM, Server
 from fakegrid import enrol, enrolment_in
 from veilmap.federation.client import Clients
-from veilmap.federation.flower import account, client, records
+from veilmap.federation.flower import account, client, masking, records
+from veilmap.federation.flower.session import Announcement
 from veilmap.federation.messages import Broadcast
 
 NODES = [100, 101, 102, 103, 104]
@@ -181,6 +182,10 @@ def test_peers_that_the_server_invents_are_refused(server):
     for told in (name_of_another, [b"node-9", b"x"], [b"node-1", b""]):
         invented = [(INVENTED + k, server.invented_keys, told) for k in range(4)]
         assert server.share_keys(VICTIM, [real[0], *invented]) is None
+    # Keys of the server's own under the numbers and names of those who are enrolled.
+    swapped = [(number, [key[:-1] + bytes([number]) for key in server.invented_keys], told)
+               for number, _, told in real[1:]]  # fmt: skip
+    assert server.share_keys(VICTIM, [real[0], *swapped]) is None
     assert not server.shares
 
 
@@ -225,7 +230,8 @@ def test_no_stage_is_answered_twice_or_out_of_turn(server):
 @pytest.mark.parametrize(
     "told",
     [
-        {"threshold": 2},  # less than the noise needs
+        {"threshold": 2},  # two fifths could open it
+        {"nodes": 3, "threshold": 2},  # less than the noise needs
         {"threshold": 6},  # nobody could open it
         {"nodes": 6, "cohort": 6},  # more than are enrolled
         {"cohort": 60},  # shares of noise as for sixty
@@ -235,6 +241,18 @@ def test_no_stage_is_answered_twice_or_out_of_turn(server):
 )
 def test_a_session_whose_sum_would_lack_noise_is_refused(server, told):
     assert server.set_up(VICTIM, 1, **told) is None
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 5, 20])
+def test_half_of_the_nodes_never_suffice(nodes):
+    mechanism = vm.NoNoise()  # whose sums need no noise
+    for threshold in range(2, nodes + 1):
+        told = Announcement(1, 0, nodes, nodes, threshold, "")
+        if 2 * threshold > nodes:
+            masking._check_announced(told, mechanism, nodes)
+        else:
+            with pytest.raises(vm.VeilmapError):
+                masking._check_announced(told, mechanism, nodes)
 
 
 def test_fewer_signatures_than_the_threshold_unmask_nothing(server):

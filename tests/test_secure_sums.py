@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -232,7 +233,8 @@ def test_the_ledger_is_written_before_a_sum_is_unmasked(town, tmp_path):
     def watching(handler):
         def handle(message):
             if stage_of(message) == "unmask":
-                spent.append((tmp_path / "run" / "ledger.json").exists())
+                ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
+                spent.append(ledger["opened"])
             return handler(message)
 
         return handle
@@ -240,7 +242,7 @@ def test_the_ledger_is_written_before_a_sum_is_unmasked(town, tmp_path):
     grid = grid_of(town[1])
     grid.handlers = {number: watching(handler) for number, handler in grid.handlers.items()}
     training(town, rounds=1, out=tmp_path / "run").play(secure(grid))
-    assert spent == [True] * 6
+    assert spent == [[0]] * 6
 
 
 # ---- Nodes that misbehave
