@@ -99,7 +99,7 @@ def _watched(history: Path, *arguments: object) -> list[float]:
     while process.poll() is None:
         rows = len(history.read_bytes().splitlines()) - 1 if history.exists() else 0
         ends += [time.monotonic()] * (rows - len(ends))
-        time.sleep(0.02)
+        time.sleep(0.002)
     _ended(process)
     return ends
 
