@@ -7,7 +7,7 @@ LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 OUT    ?= veilmap-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-slow test-mutants bench lint types page browser clean
+.PHONY: help demo test test-faults test-slow test-mutants bench bench-allocation lint types page browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,9 +47,12 @@ browser:  # Chromium from the system's packages, for the tests of the page
 		&& apt-get install --yes --no-install-recommends chromium; }; } > /dev/null 2>&1; } \
 		|| echo "no Chromium here: the tests of the page in a browser will be skipped"
 
-bench: $(VENV)/.installed-bench  ## Measure speed, growth, memory, accuracy, start-up (installs JAX)
-	$(BIN)/veilmap bench --json bench.json --page docs/performance.md
-	PYTHONPATH=tests $(BIN)/python benchmarks/allocation.py --json bench-allocation.json
+ARGS ?= --json bench.json --page docs/performance.md
+bench: $(VENV)/.installed-bench  ## Measure speed, growth, memory, accuracy, start-up (installs JAX); ARGS='--only attacks'
+	$(BIN)/python benchmarks/bench.py $(ARGS)
+
+bench-allocation: $(VENV)/.installed-bench  ## Measure the noise allocator against the paper's Algorithm 1
+	PYTHONPATH=tests/support $(BIN)/python benchmarks/allocation.py --json bench-allocation.json
 
 clean:  ## Remove the virtual environment and what the targets wrote
 	rm -rf $(VENV) $(OUT) bench.json bench-allocation.json page/node_modules

@@ -27,15 +27,15 @@ from scipy.optimize import brentq
 from scipy.stats import beta, norm, spearmanr
 
 import veilmap as vm
-from veilmap import accounting, noise
-from veilmap._theta import at_100_m
 from veilmap.federation import SeenSum
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast
-from veilmap.mechanisms.fitting import fitted
-from veilmap.mechanisms.lattice import discrete_gaussian
-from veilmap.mechanisms.sums import Coins
-from veilmap.noise import Draw
+from veilmap.model.theta import at_100_m
+from veilmap.privacy import accounting, noise
+from veilmap.privacy.mechanisms.fitting import fitted
+from veilmap.privacy.mechanisms.lattice import discrete_gaussian
+from veilmap.privacy.mechanisms.sums import Coins
+from veilmap.privacy.noise import Draw
 
 CITY, CELL, LINKS = 1, 10.0, 25
 ROUNDS, DELTA = 20, 1e-6

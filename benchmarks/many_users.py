@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 
 import veilmap as vm
-from veilmap.benchmarks.growth import peak_bytes
-from veilmap.crowds import MeasurementFolder, save_parts
-from veilmap.evaluation import mean_absolute_error
+from suite.growth import peak_bytes
+from veilmap.data.folders import MeasurementFolder, save_parts
 from veilmap.federation import Run
-from veilmap.mechanisms.fitting import LARGEST_MEAN
-from veilmap.planning import usual_delta
+from veilmap.federation.planning import usual_delta
+from veilmap.model.evaluation import mean_absolute_error
+from veilmap.privacy.mechanisms.fitting import LARGEST_MEAN
 
 CITY, CLIP = 0, 0.3
 PER_FILE = 1000

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import veilmap as vm
-from veilmap.models import Model, with_field
+from veilmap.federation.selection import Model, with_field
 
 _SPACING = 15.0  # metres between points of the residual field
 

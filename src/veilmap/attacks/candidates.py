@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import candidates as kernels
-from veilmap._threads import even_parts, run_parts
+from veilmap._util.threads import even_parts, run_parts
 from veilmap.attacks.blocks import Blocks
 from veilmap.errors import VeilmapError
 from veilmap.federation.transcript import Transcript
-from veilmap.geometry import Grid
-from veilmap.radiomap import RadioMap
+from veilmap.geometry.grid import Grid
+from veilmap.model.radio_map import RadioMap
 
 # More candidates or stations than this cost time and tell an attacker little more.
 _MOST_PLACES = 10_000

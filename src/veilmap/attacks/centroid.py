@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from veilmap.attacks.base import PointAttack
 from veilmap.errors import VeilmapError
 from veilmap.federation.transcript import Transcript
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 
 _USERS_PER_BLOCK = 16  # what is made of so many uploads stays in the processor's cache
 

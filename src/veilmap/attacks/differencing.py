@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
+from veilmap._util import checks
 from veilmap.attacks.base import Attack, Estimates, Placed, When
 from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.posterior import Posterior
@@ -45,8 +45,8 @@ class Differencing(Attack):
     name = "differencing"
 
     def __post_init__(self) -> None:
-        _checks.number("altitude", self.altitude)
-        _checks.number("confidence", self.confidence, above=0)
+        checks.number("altitude", self.altitude)
+        checks.number("confidence", self.confidence, above=0)
 
     def locate(self, transcript: Transcript, candidates: Candidates | None = None) -> Estimates:
         """Mean places: from each round's crowd, and from all rounds compared."""

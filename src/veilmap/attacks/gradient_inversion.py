@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
 from veilmap._kernels import candidates as kernels
-from veilmap._threads import even_parts, run_parts
+from veilmap._util import checks
+from veilmap._util.threads import even_parts, run_parts
 from veilmap.attacks.base import Attack, Estimates, Placed, When
 from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.matched_filter import MatchedFilter
@@ -61,9 +61,9 @@ class GradientInversion(Attack):
 
     def __post_init__(self) -> None:
         for name in ("starts", "steps", "cells"):
-            _checks.whole(name, getattr(self, name), least=1)
+            checks.whole(name, getattr(self, name), least=1)
         for name in ("residual_db", "floor"):
-            _checks.number(name, getattr(self, name), above=0)
+            checks.number(name, getattr(self, name), above=0)
 
     def locate(self, transcript: Transcript, starts: Estimates | None = None) -> Estimates:
         """Places of greatest likelihood; ``starts`` saves a `MatchedFilter` run anew."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
+from veilmap._util import checks
 from veilmap.attacks.base import Attack, Estimates, Placed, When
 from veilmap.attacks.blocks import Blocks
 from veilmap.attacks.candidates import Candidates, Templates
@@ -39,8 +39,8 @@ class MatchedFilter(Attack):
     name = "matched filter"
 
     def __post_init__(self) -> None:
-        _checks.number("altitude", self.altitude)
-        _checks.number("ways_to_differ", self.ways_to_differ, above=0)
+        checks.number("altitude", self.altitude)
+        checks.number("ways_to_differ", self.ways_to_differ, above=0)
 
     def locate(self, transcript: Transcript, candidates: Candidates | None = None) -> Estimates:
         """Most probable places by round and from the evidence of all rounds, with posteriors."""

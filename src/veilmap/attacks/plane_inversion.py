@@ -9,8 +9,8 @@ from veilmap._kernels import allocation
 from veilmap.attacks.base import PointAttack
 from veilmap.attacks.centroid import centroids
 from veilmap.federation.transcript import Transcript
-from veilmap.mechanisms import GeometryAligned, from_description
-from veilmap.mechanisms.aligned import unit_free
+from veilmap.privacy.mechanisms import GeometryAligned, from_description
+from veilmap.privacy.mechanisms.aligned import unit_free
 
 # Cells above this many times the mean are the gradient's own peaks, not the plane's.
 _PEAK = 30.0

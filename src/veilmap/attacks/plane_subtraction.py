@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
+from veilmap._util import checks
 from veilmap.attacks.base import PointAttack
 from veilmap.attacks.planes import noise_variances
 from veilmap.federation.transcript import Transcript
@@ -29,7 +29,7 @@ class PlaneSubtraction(PointAttack):
     name = "plane subtraction"
 
     def __post_init__(self) -> None:
-        _checks.number("smoothing", self.smoothing, least=0)
+        checks.number("smoothing", self.smoothing, least=0)
 
     def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
         """Estimates (n, 2) in metres for uploads (n, M)."""

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.geometry import Grid
-from veilmap.mechanisms.aligned import unit_free
+from veilmap.geometry.grid import Grid
+from veilmap.privacy.mechanisms.aligned import unit_free
 
 # A cell whose square is this many times the plane is signal, not noise: a normal number's
 # square exceeds 12 times its mean once in 2,000.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.federation.messages import ClientId
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 
 
 @dataclass(frozen=True)

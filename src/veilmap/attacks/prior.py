@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks
+from veilmap._util import checks
 from veilmap.attacks.base import Attack, Estimates, Placed, When
 from veilmap.errors import VeilmapError
 from veilmap.federation.transcript import Transcript
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class PriorOnly(Attack):
         """The mean of the prior, (2,), in metres."""
         if self.prior is None:
             return grid.centres.mean(axis=0)
-        weights = _checks.floats("prior", self.prior).ravel()
+        weights = checks.floats("prior", self.prior).ravel()
         if weights.shape != (grid.cells,):
             raise VeilmapError(f"the prior needs {grid.cells} weights, not {len(weights)}")
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):

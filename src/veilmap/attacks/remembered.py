@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import sparse
-from veilmap._threads import even_groups, even_parts, run_parts
+from veilmap._util.threads import even_groups, even_parts, run_parts
 from veilmap.attacks.candidates import Candidates, Templates
-from veilmap.geometry import offsets_of
-from veilmap.radiomap import RadioMap
+from veilmap.geometry.grid import offsets_of
+from veilmap.model.radio_map import RadioMap
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

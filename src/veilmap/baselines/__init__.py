@@ -10,7 +10,7 @@ from veilmap.baselines.kriging import OrdinaryKriging, RegressionKriging
 from veilmap.baselines.log_distance import LogDistance
 from veilmap.baselines.neighbours import NearestNeighbours
 from veilmap.baselines.true_map import TrueMap
-from veilmap.evaluation import Predictor, mean_absolute_error
+from veilmap.model.evaluation import Predictor, mean_absolute_error
 
 __all__ = [
     "Baseline",

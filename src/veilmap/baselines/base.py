@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _ids
+from veilmap._util.ids import in_order, places
+from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
-from veilmap.evaluation import KnowsDevices, Predictor
-from veilmap.geometry import paired
-from veilmap.measurements import Measurements
-from veilmap.radiomap import HasMeasurements
+from veilmap.geometry.grid import paired
+from veilmap.model.evaluation import KnowsDevices, Predictor
+from veilmap.model.radio_map import HasMeasurements
 
 if TYPE_CHECKING:
     from scipy.spatial import KDTree
@@ -47,7 +47,7 @@ class Stations:
         nearest = tree_of(self.xyz).query(bs_xyz)[1]
         if bs is None:
             return nearest
-        known = _ids.places(bs, _ids.in_order(self.ids.tolist()))
+        known = places(bs, in_order(self.ids.tolist()))
         return np.where(known >= 0, known, nearest)
 
 

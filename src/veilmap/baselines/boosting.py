@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.baselines.base import AnswersByStation, Stations, not_fitted
+from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
-from veilmap.measurements import Measurements
-from veilmap.radiomap import log_distance
+from veilmap.model.radio_map import log_distance
 
 _MOST_CATEGORIES = 255  # scikit-learn's limit
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks
+from veilmap._util import checks
 from veilmap.baselines.base import AnswersByStation, Stations, not_fitted
 from veilmap.baselines.log_distance import LogDistance
+from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
-from veilmap.geometry import paired
-from veilmap.measurements import Measurements
-from veilmap.radiomap import HasMeasurements
+from veilmap.geometry.grid import paired
+from veilmap.model.radio_map import HasMeasurements
 
 _FEWEST_FOR_KRIGING = 5
 _MANY = 500  # places, from which the variogram has short lags too
@@ -45,7 +45,7 @@ class OrdinaryKriging(AnswersByStation):
 
     def fit_values(self, data: Measurements, values: NDArray[np.float64]) -> "OrdinaryKriging":
         """The same of other values on the links of ``data``."""
-        _checks.whole("neighbours", self.neighbours, least=2)
+        checks.whole("neighbours", self.neighbours, least=2)
         try:
             from pykrige.ok import OrdinaryKriging as Kriging
         except ImportError:

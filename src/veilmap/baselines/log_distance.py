@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap.baselines.base import Stations, not_fitted
-from veilmap.geometry import paired
-from veilmap.measurements import Measurements
-from veilmap.radiomap import HasMeasurements, log_distance
+from veilmap.data.measurements import Measurements
+from veilmap.geometry.grid import paired
+from veilmap.model.radio_map import HasMeasurements, log_distance
 
 
 @dataclass

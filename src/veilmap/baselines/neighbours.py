@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
+from veilmap._util import checks
 from veilmap.baselines.base import AnswersByStation, Stations, not_fitted, tree_of
-from veilmap.measurements import Measurements
+from veilmap.data.measurements import Measurements
 
 if TYPE_CHECKING:
     from scipy.spatial import KDTree
@@ -35,7 +35,7 @@ class NearestNeighbours(AnswersByStation):
 
     def fit(self, data: Measurements) -> "NearestNeighbours":
         """Remember all links."""
-        _checks.whole("neighbours", self.neighbours, least=1)
+        checks.whole("neighbours", self.neighbours, least=1)
         if not self.same_station:
             self._trees = [tree_of(np.hstack([data.user_xyz[:, :2], data.bs_xyz[:, :2]]))]
             self._gains = [data.gain_db]

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap.baselines.base import not_fitted
-from veilmap.measurements import Measurements
-from veilmap.radiomap import HasMeasurements, RadioMap
-from veilmap.scene import Scene
+from veilmap.data.measurements import Measurements
+from veilmap.model.radio_map import HasMeasurements, RadioMap
+from veilmap.scenes.scene import Scene
 
 
 @dataclass

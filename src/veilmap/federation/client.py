@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import noise
+from veilmap.data.links import Links
 from veilmap.federation import summing
 from veilmap.federation.messages import Broadcast, ClientId, Update
-from veilmap.gradients import gradients_of
-from veilmap.links import Links
-from veilmap.mechanisms import Answer, Contribution, Mechanism
-from veilmap.mechanisms.sums import Group, Rest, RunningSum
-from veilmap.tiling import Tiles
+from veilmap.geometry.tiling import Tiles
+from veilmap.model.gradients import gradients_of
+from veilmap.privacy import noise
+from veilmap.privacy.mechanisms import Answer, Contribution, Mechanism
+from veilmap.privacy.mechanisms.sums import Group, Rest, RunningSum
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from veilmap import _files
+from veilmap._util import files
 from veilmap.errors import VeilmapError
 
 
@@ -83,7 +83,7 @@ def published(row: HistoryRow, seed: int | None) -> HistoryRow:
 
 def save(rows: Iterable[HistoryRow], path: Path) -> None:
     """Write the rows as CSV."""
-    with _files.replacing(path) as temporary, temporary.open("w", newline="") as file:
+    with files.replacing(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(HistoryRow)])
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
@@ -92,7 +92,7 @@ def save(rows: Iterable[HistoryRow], path: Path) -> None:
 def load(path: Path) -> list[HistoryRow]:
     """Read what `save` wrote."""
     try:
-        with _files.existing(path).open(newline="") as file:
+        with files.existing(path).open(newline="") as file:
             return [
                 HistoryRow(**{f.name: f.type(row[f.name]) for f in fields(HistoryRow)})  # type: ignore[operator]
                 for row in csv.DictReader(file)

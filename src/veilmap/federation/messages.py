@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.errors import VeilmapError
-from veilmap.radiomap import RadioMap
+from veilmap.model.radio_map import RadioMap
 
 ClientId = int | str
 

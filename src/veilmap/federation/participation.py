@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
-from veilmap._streams import Purpose, stream
+from veilmap._util import checks
+from veilmap._util.streams import Purpose, stream
 from veilmap.errors import VeilmapError
 from veilmap.federation.messages import ClientId
 
@@ -37,7 +37,7 @@ class Participation:
 
     def __post_init__(self) -> None:
         for name in ("share", "dropout", "late"):
-            if not 0 <= _checks.number(name, getattr(self, name)) <= 1:
+            if not 0 <= checks.number(name, getattr(self, name)) <= 1:
                 raise VeilmapError(f"{name} is a probability, not {getattr(self, name):g}")
         if self.share == 0:
             raise VeilmapError("share must be above 0: nobody would take part")

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
 from veilmap._kernels import images
+from veilmap._util import checks
 
 
 class Prior(Protocol):
@@ -31,7 +31,7 @@ class OpenGround:
     share: float = 0.45
 
     def __post_init__(self) -> None:
-        _checks.number("share", self.share, least=0)
+        checks.number("share", self.share, least=0)
 
     def __call__(self, heights: NDArray[np.float64], metres: float) -> NDArray[np.float64]:
         """The heights, lower."""
@@ -53,8 +53,8 @@ class FlatPieces:
     iterations: int = 30
 
     def __post_init__(self) -> None:
-        _checks.number("weight", self.weight, least=0)
-        _checks.whole("iterations", self.iterations, least=1)
+        checks.number("weight", self.weight, least=0)
+        checks.whole("iterations", self.iterations, least=1)
 
     def __call__(self, heights: NDArray[np.float64], metres: float) -> NDArray[np.float64]:
         """The heights, flatter: argmin ½‖x − h‖² + weight · metres · TV(x)."""

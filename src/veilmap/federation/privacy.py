@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from veilmap.accounting import Ledger, calibrated
 from veilmap.errors import VeilmapError
-from veilmap.federation.folder import RunFolder
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.participation import Participation
+from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum
 from veilmap.federation.transcript import ServerSees
-from veilmap.mechanisms import AggregateGaussian, Mechanism
-from veilmap.mechanisms.fitting import fitted
+from veilmap.privacy.accounting import Ledger, calibrated
+from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
+from veilmap.privacy.mechanisms.fitting import fitted
 
 
 def settled(

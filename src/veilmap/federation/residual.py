@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
-from veilmap._ids import Id
+from veilmap._util import checks
+from veilmap._util.ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.federation.public import NOTHING, Public
 from veilmap.federation.steps import NoiseAwareStep, ServerState, StepRule
-from veilmap.field import Field
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
+from veilmap.model.field import Field
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class ThenField:
 
     def __post_init__(self) -> None:
         for name in ("spacing", "tension", "shrinking"):
-            value = _checks.number(name, getattr(self, name), above=0)
+            value = checks.number(name, getattr(self, name), above=0)
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "rounds", _checks.whole("rounds", self.rounds, least=1))
+        object.__setattr__(self, "rounds", checks.whole("rounds", self.rounds, least=1))
 
     def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
         """The state before the first round; it keeps where the base stations are."""

@@ -6,37 +6,32 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from veilmap._describe import described
-from veilmap.accounting import has_guarantee
+from veilmap._util.plain import described
+from veilmap.data.folders import Crowd
+from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
-from veilmap.evaluation import mean_absolute_error
-from veilmap.federation.exchange import Exchange, Gathered, InProcess
-from veilmap.federation.folder import RunFolder
+from veilmap.federation.engine import Exchange, Gathered, LocalExchange
 from veilmap.federation.history import HistoryRow, published
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation, Turnout
 from veilmap.federation.privacy import Account
 from veilmap.federation.public import NOTHING, Public, seen_from
 from veilmap.federation.run import Run
+from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.study import StudyFolder
 from veilmap.federation.tiled import TiledSum
-from veilmap.federation.transcript import (
-    RoundRecorder,
-    SeenRound,
-    SeenSum,
-    ServerSees,
-    Transcript,
-)
-from veilmap.geometry import Grid
-from veilmap.measurements import Measurements
-from veilmap.mechanisms import AggregateGaussian, Mechanism
-from veilmap.tiling import Tiling
+from veilmap.federation.transcript import RoundRecorder, SeenRound, SeenSum, ServerSees, Transcript
+from veilmap.geometry.grid import Grid
+from veilmap.geometry.tiling import Tiling
+from veilmap.model.evaluation import mean_absolute_error
+from veilmap.privacy.accounting import has_guarantee
+from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 
 Rounds = Collection[int] | Literal["all"]
 
@@ -145,7 +140,7 @@ class Training:
         """The sum of a round, or those of its tiles, before anybody has answered."""
         if self.tiling is None:
             return server.open_round(turnout.asked)
-        assert isinstance(exchange, InProcess)  # `train` lets no other engine divide an area
+        assert isinstance(exchange, LocalExchange)  # `train` lets no other engine divide an area
         assert turnout.invited is not None
         tiles = self.tiling.over(self.grid)
         return server.open_tiles(tiles, exchange.tiles(tiles), turnout.invited)
@@ -207,6 +202,30 @@ class Training:
         )
         path = folder.path if folder else None
         return Run(radio_map, rows, transcript, path, stopped, self.seed)
+
+
+class Engine(Protocol):
+    """What carries the messages of a training between its server and its users."""
+
+    @property
+    def divides(self) -> bool:
+        """Whether it can train a divided area, tile by tile."""
+        ...
+
+    def play(self, training: Training, data: Crowd) -> Run:
+        """Play all rounds with these users."""
+        ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Server and users in this process; nothing has to be carried."""
+
+    divides = True
+
+    def play(self, training: Training, data: Crowd) -> Run:
+        """Play all rounds with these users, block after block."""
+        return training.play(LocalExchange(data, training.mechanism, training.seed))
 
 
 def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 from veilmap.errors import VeilmapError
 from veilmap.federation import history
-from veilmap.federation.folder import FORMAT, RunFolder
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.public import seen_from
+from veilmap.federation.run_folder import FORMAT, RunFolder
 from veilmap.federation.study import StudyFolder, is_promised
 from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
-from veilmap.mechanisms import from_description
-from veilmap.radiomap import RadioMap
+from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.mechanisms import from_description
 
 
 @dataclass(frozen=True)

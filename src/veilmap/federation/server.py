@@ -12,9 +12,9 @@ from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.tiled import TiledSum
 from veilmap.federation.transcript import SeenSum, ServerSees
-from veilmap.mechanisms import Mechanism
-from veilmap.mechanisms.sums import RunningSum
-from veilmap.tiling import Tiles
+from veilmap.geometry.tiling import Tiles
+from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms.sums import RunningSum
 
 
 @dataclass(frozen=True)

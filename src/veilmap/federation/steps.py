@@ -12,14 +12,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
-from veilmap._theta import at_100_m
+from veilmap._util import checks
 from veilmap.errors import VeilmapError
 from veilmap.federation.priors import FlatPieces, OpenGround, Prior
 from veilmap.federation.public import NOTHING, Public
-from veilmap.geometry import Grid
-from veilmap.propagation import Propagation
-from veilmap.radiomap import RadioMap
+from veilmap.geometry.grid import Grid
+from veilmap.model.propagation import Propagation
+from veilmap.model.radio_map import RadioMap
+from veilmap.model.theta import at_100_m
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class PlainDescent:
 
     def __post_init__(self) -> None:
         for name in ("heights_rate", "propagation_rate", "sharpness"):
-            _checks.number(name, getattr(self, name), above=0)
+            checks.number(name, getattr(self, name), above=0)
         _check_start(self.start_height, self.floor, self.ceiling)
 
     def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
@@ -191,13 +191,13 @@ class NoiseAwareStep:
 
     def __post_init__(self) -> None:
         if self.start_theta_rate is not None:
-            _checks.number("start_theta_rate", self.start_theta_rate, above=0)
+            checks.number("start_theta_rate", self.start_theta_rate, above=0)
         for name in ("step", "damping", "sharpness", "start_sharpness", "soft_share"):
-            _checks.number(name, getattr(self, name), above=0)
+            checks.number(name, getattr(self, name), above=0)
         for name in ("last_step", "smoothing", "last_smoothing", "energy_smoothing", "theta_rate"):
-            _checks.number(name, getattr(self, name), least=0)
+            checks.number(name, getattr(self, name), least=0)
         for name in ("velocity_memory", "energy_memory"):
-            if not 0 <= _checks.number(name, getattr(self, name)) < 1:
+            if not 0 <= checks.number(name, getattr(self, name)) < 1:
                 raise VeilmapError(f"{name} must be at least 0 and below 1")
         _check_start(self.start_height, self.floor, self.ceiling)
 

@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from veilmap import _files
-from veilmap.accounting import has_guarantee
+from veilmap._util import files
 from veilmap.errors import VeilmapError
 from veilmap.federation import history
-from veilmap.federation.folder import RunFolder
 from veilmap.federation.history import HistoryRow
-from veilmap.mechanisms import from_description
+from veilmap.federation.run_folder import RunFolder
+from veilmap.privacy.accounting import has_guarantee
+from veilmap.privacy.mechanisms import from_description
 
 STUDY = "Study: not for publication"
 SUFFIX = ".study"
@@ -51,12 +51,12 @@ class StudyFolder:
 
     def make(self) -> None:
         """The folder, with what it is."""
-        _files.write_text(_README, self.path / "README.txt")
+        files.write_text(_README, self.path / "README.txt")
 
     def start(self, data: Mapping[str, Any]) -> None:
         """Make the folder of a new run, on the data of this fingerprint."""
         self.make()
-        _files.write_json(data, self.path / "data.json")
+        files.write_json(data, self.path / "data.json")
 
     def data(self) -> dict[str, Any] | None:
         """The fingerprint of the run's data; None where nothing is known of them."""

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import few_cells
-from veilmap._threads import run_all
+from veilmap._util.threads import run_all
+from veilmap.data.links import Links
 from veilmap.errors import VeilmapError
-from veilmap.links import Links
-from veilmap.mechanisms import Mechanism
-from veilmap.mechanisms.aligned import unit_free
-from veilmap.mechanisms.base import LEAST_NORM
-from veilmap.mechanisms.sums import LANES, Coins, Group, RunningSum, Summand
-from veilmap.radiomap import RadioMap
-from veilmap.tiling import Tiles
+from veilmap.geometry.tiling import Tiles
+from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms.aligned import unit_free
+from veilmap.privacy.mechanisms.base import LEAST_NORM
+from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, RunningSum, Summand
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.federation.messages import Broadcast, ClientId
-from veilmap.mechanisms import Mechanism
-from veilmap.mechanisms.sums import RunningSum
-from veilmap.tiling import Tiles
+from veilmap.geometry.tiling import Tiles
+from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms.sums import RunningSum
 
 
 @dataclass

@@ -3,41 +3,37 @@
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks
-from veilmap._describe import described
-from veilmap._ids import Id
-from veilmap.accounting import has_guarantee
-from veilmap.antennas import Antennas
-from veilmap.crowds import Crowd
+from veilmap._util import checks
+from veilmap._util.ids import Id
+from veilmap._util.plain import described
+from veilmap.data.antennas import Antennas
+from veilmap.data.folders import Crowd
+from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
-from veilmap.federation import flower
-from veilmap.federation.exchange import InProcess
-from veilmap.federation.folder import FORMAT
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation
 from veilmap.federation.privacy import settled
 from veilmap.federation.public import NO_STATIONS, Public, Stations, checked_stations
 from veilmap.federation.residual import ThenField
-from veilmap.federation.rounds import Rounds, Training
+from veilmap.federation.rounds import Engine, InProcess, Rounds, Training
 from veilmap.federation.run import Run
+from veilmap.federation.run_folder import FORMAT
 from veilmap.federation.steps import NoiseAwareStep, StepRule
 from veilmap.federation.transcript import ServerSees
-from veilmap.geometry import Grid
-from veilmap.measurements import Measurements
-from veilmap.mechanisms import Mechanism, NoNoise, from_description
-from veilmap.offsets import Offsets
-from veilmap.propagation import Law, Propagation
-from veilmap.tiling import Tiling
+from veilmap.geometry.grid import Grid
+from veilmap.geometry.tiling import Tiling
+from veilmap.model.offsets import Offsets
+from veilmap.model.propagation import Law, Propagation
+from veilmap.privacy.accounting import has_guarantee
+from veilmap.privacy.mechanisms import Mechanism, NoNoise, from_description
 
-Engine = Literal["in-process", "flower"]
 Calibrated = Literal["stations", "devices"]
 
 _USERS_PER_DIGEST = 1000
@@ -66,8 +62,7 @@ def train(
     resume: bool = False,
     checkpoint_every: int = 10,
     on_round: Callable[[HistoryRow], None] | None = None,
-    engine: Engine = "in-process",
-    ray_address: str | None = None,
+    engine: Engine | None = None,
 ) -> Run:
     """Learn a radio map from users who keep their measurements.
 
@@ -125,20 +120,15 @@ def train(
         Rounds between checkpoints in ``out``.
     on_round : callable, optional
         Called with each round's `HistoryRow`, for a progress bar.
-    engine : "in-process" or "flower"
-        What carries the messages: nothing, or Flower's simulation with a node for each user,
-        to the same map. There, loss and norms stay with the users: the history has none.
-    ray_address : str, optional
-        Of a Ray cluster that simulates the nodes, such as "auto" or "host:6379"; by default
-        they are simulated here.
+    engine : Engine, optional
+        What carries the messages. By default nothing has to: server and users are in this
+        process. `veilmap.flower.Simulation` has a node for each user, and the same map; there
+        loss and norms stay with the users, and the history has none.
     """
-    if engine == "flower" and not isinstance(data, Measurements):
-        raise VeilmapError(
-            "Flower's simulation deals out one table: load the folder, or train in process"
-        )
-    rounds = _checks.whole("rounds", rounds, least=1)
-    test_every = _checks.whole("test_every", test_every, least=1)
-    checkpoint_every = _checks.whole("checkpoint_every", checkpoint_every, least=1)
+    engine = engine or InProcess()
+    rounds = checks.whole("rounds", rounds, least=1)
+    test_every = checks.whole("test_every", test_every, least=1)
+    checkpoint_every = checks.whole("checkpoint_every", checkpoint_every, least=1)
     step, participation = step or NoiseAwareStep(), participation or Participation()
     if residual is not None:
         step = ThenField(residual, step)
@@ -174,7 +164,7 @@ def train(
         checkpoint_every, on_round, Public(*known_stations, offsets, known, data.antennas),
         tiling, fingerprint(data) if promised else None,
     )  # fmt: skip
-    return _engine(engine, ray_address)(training, data, mechanism, seed)
+    return engine.play(training, data)
 
 
 def largest_tile(tiling: Tiling, data: Crowd, grid: Grid) -> int:
@@ -183,14 +173,14 @@ def largest_tile(tiling: Tiling, data: Crowd, grid: Grid) -> int:
 
 
 def _check_tiling(
-    engine: str,
+    engine: Engine,
     mechanism: Mechanism,
     step: StepRule,
     calibrate: Collection[Calibrated],
     keep_uploads: Rounds,
 ) -> None:
     """Refuse what cannot be done for one tile at a time."""
-    if engine != "in-process":
+    if not engine.divides:
         raise VeilmapError("tiles are trained in process; on Flower run a federation for each tile")
     start = getattr(step, "start_propagation", None)  # a residual field has none
     plain = not calibrate and start is not None and start.laws == 2
@@ -207,7 +197,7 @@ def _check_tiling(
 
 
 def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
-    heights = np.ascontiguousarray(_checks.floats("buildings", buildings))
+    heights = np.ascontiguousarray(checks.floats("buildings", buildings))
     if heights.shape != grid.shape or not np.isfinite(heights).all():
         raise VeilmapError(
             f"buildings need one finite height for each of {grid.shape} cells, not shape"
@@ -256,22 +246,6 @@ def _unknown_offsets(data: Crowd, known: Stations, calibrate: Collection[Calibra
 
 def _distinct(ids: Collection[Id]) -> list[Id]:
     return np.unique(np.array(list(ids))).tolist()
-
-
-def _engine(
-    name: str, ray_address: str | None
-) -> Callable[[Training, Any, Mechanism, int | None], Run]:
-    """The engine of that name, checked before any work."""
-    if ray_address is not None and name != "flower":
-        raise VeilmapError("a Ray cluster simulates Flower's nodes: train with engine='flower'")
-    if name == "in-process":
-        return lambda training, *users: training.play(InProcess(*users))
-    if name != "flower":
-        raise VeilmapError(f"engine is 'in-process' or 'flower', not {name!r}")
-    flower.require(simulation=True)
-    from veilmap.federation.flower.simulation import simulate
-
-    return partial(simulate, ray_address=ray_address)
 
 
 def _config(

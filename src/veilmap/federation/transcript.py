@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._ids import Id
+from veilmap._util.ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.public import seen_from
-from veilmap.geometry import Grid
-from veilmap.radiomap import RadioMap
+from veilmap.geometry.grid import Grid
+from veilmap.model.radio_map import RadioMap
 
 ServerSees = Literal["uploads", "sums"]
 """The trust model: single uploads (the paper's), or only their sum (secure aggregation)."""

@@ -1,9 +1,9 @@
 """What a map knows of a base station by its id."""
 
-from veilmap._ids import Id
+from veilmap._util.ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.layers.layer import Attribute
-from veilmap.radiomap import RadioMap
+from veilmap.model.radio_map import RadioMap
 
 _SHOWN = 5
 

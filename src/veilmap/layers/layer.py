@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks
+from veilmap._util import checks
 from veilmap.errors import VeilmapError
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 
 Values = NDArray[np.float64]
 Attribute = str | int | float | Sequence[float]
@@ -50,7 +50,7 @@ class Layer:
     exact: Callable[[Values], Values] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        values = np.array(_checks.floats("values", self.values), order="C")
+        values = np.array(checks.floats("values", self.values), order="C")
         if values.shape != self.grid.shape:
             raise VeilmapError(f"values have shape {values.shape}; the grid has {self.grid.shape}")
         values.flags.writeable = False
@@ -67,9 +67,9 @@ class Layer:
 
         ``points`` are (n, 2), taken at the layer's altitude, or (n, 3).
         """
-        places = _checks.floats("points", points)
+        places = checks.floats("points", points)
         columns = 3 if places.ndim == 2 and places.shape[1] == 3 else 2
-        places = _checks.points("points", places, columns).reshape(-1, columns)
+        places = checks.points("points", places, columns).reshape(-1, columns)
         cells = self.grid.cell_of(places[:, :2])
         on_grid = cells >= 0
         found = np.full(len(places), np.nan)

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks
-from veilmap._ids import Id
-from veilmap.antennas import Antennas
+from veilmap._util import checks
+from veilmap._util.ids import Id
+from veilmap.data.antennas import Antennas
 from veilmap.errors import VeilmapError
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 from veilmap.layers.known import checked, facts
 from veilmap.layers.layer import Attribute, Layer, Values
 from veilmap.layers.servers import Servers
-from veilmap.radiomap import RadioMap
+from veilmap.model.radio_map import RadioMap
 
 
 def gain(
@@ -45,7 +45,7 @@ def gain(
     grid : Grid, optional
         Other cells than the map's, such as larger ones.
     """
-    bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
+    bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
     grid = grid or radio_map.grid
     whose, antennas = "the base station", None
     known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
@@ -55,8 +55,8 @@ def gain(
         known |= facts(radio_map, station)
         whose = f"base station {station}"
     elif azimuth is not None:
-        given = () if beam_width is None else (_checks.number("beam_width", beam_width),)
-        antennas = Antennas(("0",), (_checks.number("azimuth", azimuth),), given)
+        given = () if beam_width is None else (checks.number("beam_width", beam_width),)
+        antennas = Antennas(("0",), (checks.number("azimuth", azimuth),), given)
         known |= {"azimuth_deg": antennas.azimuths[0], "beam_width_deg": antennas.beam_widths[0]}
     elif beam_width is not None:
         raise VeilmapError("a beam of some width looks somewhere: name its azimuth")
@@ -85,7 +85,7 @@ def los_probability(
 
     ``station`` is its id, for the metadata: S depends on the place alone. ``grid`` as in `gain`.
     """
-    bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
+    bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
     grid = grid or radio_map.grid
     places = centres(grid, altitude)
     known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
@@ -117,10 +117,10 @@ def best_server(
     `gain`, NaN where a station is isotropic or its beam 65° wide; without them all are isotropic,
     whatever the map knows. ``grid`` as in `gain`.
     """
-    places_of = _checks.points("stations", stations)
+    places_of = checks.points("stations", stations)
     if places_of.ndim != 2 or len(places_of) == 0:
         raise VeilmapError(f"stations must have shape (B, 3), not {places_of.shape}")
-    altitude, grid = _checks.number("altitude", altitude), grid or radio_map.grid
+    altitude, grid = checks.number("altitude", altitude), grid or radio_map.grid
     antennas = None
     known: dict[str, Attribute] = {"base_stations_m": places_of.ravel().tolist()}
     if ids is not None:
@@ -161,7 +161,7 @@ def obstacle_heights(radio_map: RadioMap) -> Layer:
 
 def place_of(bs_xyz: ArrayLike) -> NDArray[np.float64]:
     """One base station's position, checked."""
-    bs = _checks.points("bs_xyz", bs_xyz)
+    bs = checks.points("bs_xyz", bs_xyz)
     if bs.shape != (3,):
         raise VeilmapError(f"one base station is needed: bs_xyz of shape (3,), not {bs.shape}")
     return bs

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._ids import Id
-from veilmap.antennas import Antennas
+from veilmap._util.ids import Id
+from veilmap.data.antennas import Antennas
 from veilmap.layers.layer import Values
-from veilmap.radiomap import RadioMap
+from veilmap.model.radio_map import RadioMap
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree

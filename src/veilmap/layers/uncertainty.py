@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from veilmap import _checks, _files, _threads
-from veilmap._describe import described
-from veilmap._ids import Id
+from veilmap._util import checks, files, threads
+from veilmap._util.ids import Id
+from veilmap._util.plain import described
+from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
 from veilmap.federation import train
 from veilmap.federation.training import fingerprint
-from veilmap.geometry import Grid, trace
+from veilmap.geometry.grid import Grid, trace
 from veilmap.layers.known import checked
 from veilmap.layers.layer import Attribute, Layer, Values
 from veilmap.layers.predictions import centres, place_of
-from veilmap.measurements import Measurements
-from veilmap.radiomap import RadioMap
+from veilmap.model.radio_map import RadioMap
 
 # Links traced at once: with 200 cells each, 100 MB.
 _LINKS_PER_BLOCK = 20_000
@@ -45,7 +45,7 @@ def link_coverage(grid: Grid, measurements: Measurements) -> Layer:
             np.add(total, counts, out=total)
 
     links = len(measurements)
-    _threads.run_parts(part, np.append(np.arange(0, links, _LINKS_PER_BLOCK), links))
+    threads.run_parts(part, np.append(np.arange(0, links, _LINKS_PER_BLOCK), links))
     return Layer(
         "coverage", total.reshape(grid.shape).astype(np.float64), "1",
         "measured links that cross the cell", grid, attributes={"links": links},
@@ -71,7 +71,7 @@ def spread(
     for number, radio_map in enumerate(radio_maps):
         if radio_map.grid != radio_maps[0].grid:
             raise VeilmapError(f"map {number} has another grid than map 0; maps must share one")
-    bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
+    bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
     grid = grid or radio_maps[0].grid
 
     known: dict[str, Attribute] = {"base_station_m": bs.tolist(), "replicas": len(radio_maps)}
@@ -118,7 +118,7 @@ def bootstrap(
         For `veilmap.train`: the mechanism, rounds and so on. A mechanism with an ε spends it
         anew in every replica.
     """
-    replicas = _checks.whole("n", n, least=1)
+    replicas = checks.whole("n", n, least=1)
     if {"out", "resume"} & training.keys():
         raise VeilmapError("bootstrap writes no run folders; leave out and resume away")
     rng = np.random.default_rng(seed)
@@ -161,7 +161,7 @@ class _Kept:
         if note.exists() and note.read_text(encoding="utf-8") != text:
             raise VeilmapError(f"{folder} holds replicas of another run; name another folder")
         if not note.exists():
-            _files.write_text(text, note)
+            files.write_text(text, note)
         return cls(folder)
 
     def load(self, number: int) -> RadioMap | None:

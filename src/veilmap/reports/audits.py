@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from veilmap import __version__, _files, plots
+from veilmap import __version__, figures
+from veilmap._util import files
 from veilmap.attacks import PriorOnly
 from veilmap.attacks.base import When
-from veilmap.auditing import Audit
+from veilmap.auditing.audit import Audit
 from veilmap.federation.messages import ClientId
-from veilmap.plots.audits import Figure, TradeoffPoint
-from veilmap.radiomap import RadioMap
+from veilmap.figures.audits import Figure, TradeoffPoint
+from veilmap.model.radio_map import RadioMap
 
 COLUMNS = ("attack", "round", "median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100")
 UNITS = "distances in metres; ≤10: percent of users found within 10 m"
@@ -24,21 +25,21 @@ def write_audit(audit: Audit, radio_map: RadioMap, out: Path) -> list[Path]:
     """Write ``audit.json`` and the figures of one run; their paths."""
     path = out / "audit.json"
     write_json(audit.as_dict(), path)
-    files = [path, plots.save(errors_figure(audit), out / "errors.png")]
+    written = [path, figures.save(errors_figure(audit), out / "errors.png")]
     beliefs = beliefs_figure(audit, radio_map)
     if beliefs is not None:
-        files.append(plots.save(beliefs, out / "posterior.png"))
-    return files
+        written.append(figures.save(beliefs, out / "posterior.png"))
+    return written
 
 
 def write_json(content: Mapping[str, Any], path: Path) -> None:
     """Write results with the version that gave them."""
-    _files.write_json({"veilmap": __version__} | dict(content), path)
+    files.write_json({"veilmap": __version__} | dict(content), path)
 
 
 def write_tradeoff(audits: Mapping[str, Audit], out: Path) -> Path:
     """Map error against the strongest attack's, one point a run."""
-    return plots.save(tradeoff_figure(audits), out / "tradeoff.png")
+    return figures.save(tradeoff_figure(audits), out / "tradeoff.png")
 
 
 def marked(study: str, text: str) -> str:
@@ -60,7 +61,7 @@ def tradeoff_figure(audits: Mapping[str, Audit]) -> Figure:
         points.append(TradeoffPoint(title, audit.mae_db, median.value, median.low, median.high))
     prior = float(np.mean([audit.prior.median.value for audit in audits.values()]))
     known = [point for point in points if not math.isnan(point.mae_db)]
-    return plots.tradeoff_figure(known, prior, study_among(audits.values()))
+    return figures.tradeoff_figure(known, prior, study_among(audits.values()))
 
 
 def tradeoff_rows(audits: Mapping[str, Audit]) -> list[list[str]]:
@@ -134,7 +135,7 @@ def errors_figure(audit: Audit, columns: int | None = None) -> Figure:
         for title, when in shown_rounds(audit).items()
     }
     title = marked(audit.study, f"How far attackers are off ({label(audit)})")
-    return plots.cdf_figure(panels, title, columns)
+    return figures.cdf_figure(panels, title, columns)
 
 
 def beliefs_figure(
@@ -163,7 +164,7 @@ def beliefs_figure(
         return None
     about = f"What the {found.attack} attack believes about user {client} ({label(audit)})"
     title = marked(audit.study, about)
-    return plots.posterior_figure(
+    return figures.posterior_figure(
         radio_map.grid, radio_map.heights, beliefs, audit.truth[client], title, columns
     )
 

@@ -5,16 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from veilmap import _html, plots
-from veilmap._html import Html
-from veilmap.auditing import Audit
+from veilmap import figures
+from veilmap.auditing.audit import Audit
+from veilmap.auditing.exposure import SENT, Exposure, Knobs, Scheme, Witness
 from veilmap.errors import VeilmapError
-from veilmap.exposing import SENT, Exposure, Knobs, Scheme, Witness
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
-from veilmap.geometry import Grid
-from veilmap.pictures import MapPanel, Maps
+from veilmap.figures.content import MapPanel, Maps
+from veilmap.geometry.grid import Grid
+from veilmap.reports import html
 from veilmap.reports.audits import metres
+from veilmap.reports.html import Html
 from veilmap.reports.subjects import Subject
 
 _COLUMNS = 2
@@ -65,19 +66,19 @@ def section(subject: Subject, user: ClientId, level: int) -> list[Html]:
     transcript = subject.run.transcript
     knobs = knobs_of(transcript.mechanism)
     rounds = subject.rounds_of(user)
-    parts = [_html.paragraph(_explained(transcript, knobs, known=subject.data is not None))]
+    parts = [html.paragraph(_explained(transcript, knobs, known=subject.data is not None))]
     for number in dict.fromkeys((rounds[0], rounds[-1])):
         exposure, left_out = _looked_at(subject.witness, transcript, user, number, knobs)
-        parts.append(_html.heading(f"User {user} in round {number + 1}", level))
+        parts.append(html.heading(f"User {user} in round {number + 1}", level))
         if left_out:
-            parts.append(_html.paragraph(f"Only what was sent is shown: {left_out}."))
+            parts.append(html.paragraph(f"Only what was sent is shown: {left_out}."))
         picture = _picture(exposure, transcript, knobs)
-        parts.append(_html.picture(plots.png(plots.draw(picture)), picture.caption))
+        parts.append(html.picture(figures.png(figures.draw(picture)), picture.caption))
         if any(scheme.estimates for scheme in exposure.schemes.values()):
             parts.append(_table(exposure, knobs))
         if exposure.pending:
             names = ", ".join(exposure.pending)
-            parts.append(_html.paragraph(f"The map is too large to try {names} on it here."))
+            parts.append(html.paragraph(f"The map is too large to try {names} on it here."))
     return parts
 
 
@@ -183,7 +184,7 @@ def _table(exposure: Exposure, knobs: Knobs) -> Html:
     attacks = dict.fromkeys(name for scheme in schemes.values() for name in scheme.estimates)
     what = "Metres between" if exposure.position is not None else "Places (x, y in metres) of"
     truth = " and the truth" if exposure.position is not None else ""
-    return _html.table(
+    return html.table(
         f"{what} attackers' estimates{truth}: user {exposure.user}, round {exposure.round + 1}",
         ["attack", *(titles[name] for name in schemes)],
         [[attack, *(_found(exposure, name, attack) for name in schemes)] for attack in attacks],

@@ -3,13 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _html, layers, plots
-from veilmap._html import Html
-from veilmap.federation.folder import RunFolder
-from veilmap.geometry import Grid
+from veilmap import figures, layers
+from veilmap.federation.run_folder import RunFolder
+from veilmap.geometry.grid import Grid
 from veilmap.layers.predictions import centres
+from veilmap.reports import html
+from veilmap.reports.html import Html
 from veilmap.reports.subjects import Subject
-from veilmap.scene import Scene
+from veilmap.scenes.scene import Scene
 
 _ALTITUDE = 1.5
 
@@ -43,31 +44,31 @@ def section(subject: Subject) -> list[Html]:
     radio_map, scene = subject.run.radio_map, subject.scene
     grid = radio_map.grid
     shown = [
-        _html.picture(
-            plots.png(plots.heights_figure(grid, radio_map.heights, "learned heights")),
+        html.picture(
+            figures.png(figures.heights_figure(grid, radio_map.heights, "learned heights")),
             "Learned heights of the virtual obstacles",
             f"Map of the learned obstacle heights, up to {radio_map.heights.max():.0f} m",
         )
     ]
     if scene is not None:
-        figure = plots.heights_figure(grid, scene.heights, "true heights")
+        figure = figures.heights_figure(grid, scene.heights, "true heights")
         seen = f"Map of the true building heights, up to {scene.heights.max():.0f} m"
-        shown.append(_html.picture(plots.png(figure), "True heights of the buildings", seen))
+        shown.append(html.picture(figures.png(figure), "True heights of the buildings", seen))
     stations, ids = RunFolder(subject.folder).base_stations()
     if len(stations) == 0:
         shown.append(
-            _html.paragraph("This run was not told where base stations are: no gain is shown.")
+            html.paragraph("This run was not told where base stations are: no gain is shown.")
         )
-        return [_html.pictures(shown)]
+        return [html.pictures(shown)]
     number = nearest_to_middle(grid, stations)
     bs, name = stations[number], ids[number]
     gain = layers.gain(radio_map, bs, _ALTITUDE, station=name).values
     if scene is None:
-        figure = plots.gain_figure(grid, gain, bs, "predicted gain at 1.5 m")
-        shown.append(_gain_picture(plots.png(figure), "Predicted", name, gain))
+        figure = figures.gain_figure(grid, gain, bs, "predicted gain at 1.5 m")
+        shown.append(_gain_picture(figures.png(figure), "Predicted", name, gain))
     else:
         shown += _against_truth(scene, outdoors(scene, gain), bs, name)
-    return [_html.pictures(shown)]
+    return [html.pictures(shown)]
 
 
 def _against_truth(
@@ -78,17 +79,17 @@ def _against_truth(
     limits = (float(np.nanmin([gain, truth])), float(np.nanmax([gain, truth])))
     shown = [
         _gain_picture(
-            plots.png(plots.gain_figure(grid, values, bs, f"{which} gain at 1.5 m", limits)),
+            figures.png(figures.gain_figure(grid, values, bs, f"{which} gain at 1.5 m", limits)),
             which.capitalize(), name, values,
         )
         for which, values in (("predicted", gain), ("true", truth))
     ]  # fmt: skip
     error = gain - truth
-    figure = plots.error_figure(grid, error, bs, "error of the gain")
+    figure = figures.error_figure(grid, error, bs, "error of the gain")
     size = float(np.nanmean(np.abs(error)))
     shown.append(
-        _html.picture(
-            plots.png(figure),
+        html.picture(
+            figures.png(figure),
             f"Predicted less true gain from base station {name}: {size:.1f} dB apart on average"
             " over this ground; white where they agree",
             f"Map of the gain's error from base station {name}, {size:.1f} dB on average",
@@ -99,7 +100,7 @@ def _against_truth(
 
 def _gain_picture(png: bytes, which: str, name: str, gain: NDArray[np.float64]) -> Html:
     low, high = float(np.nanmin(gain)), float(np.nanmax(gain))
-    return _html.picture(
+    return html.picture(
         png,
         f"{which} gain from base station {name}, the one nearest to the middle, at 1.5 m",
         f"Map of the {which.lower()} gain from base station {name}, {low:.0f} to {high:.0f} dB",

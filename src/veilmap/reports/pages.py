@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from veilmap import __version__, _files, _html, auditing, plots
-from veilmap._html import Html
-from veilmap.auditing import Audit
+from veilmap import __version__, figures
+from veilmap._util import files
+from veilmap.auditing import audit
+from veilmap.auditing.audit import Audit
 from veilmap.errors import VeilmapError
 from veilmap.federation.messages import ClientId
-from veilmap.reports import audits, exposures, maps, training, words
+from veilmap.reports import audits, exposures, html, maps, training, words
+from veilmap.reports.html import Html
 from veilmap.reports.subjects import Subject
 
 _COLUMNS = 2  # of panels: more are too small on paper and on phones
@@ -50,23 +52,23 @@ def write_page(
         if subject.auditable and exposures.comparable(subject.run.radio_map.grid):
             say(f"attacking {subject.name}")
             assert subject.data is not None
-            found[subject.name] = auditing.audit(subject.run, subject.data, test=subject.test)
+            found[subject.name] = audit.audit(subject.run, subject.data, test=subject.test)
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    body = [_html.paragraph(f"Written by veilmap {__version__}, {when}.")]
+    body = [html.paragraph(f"Written by veilmap {__version__}, {when}.")]
     if len(subjects) > 1:
-        body.append(_html.contents((_anchor(i), s.name) for i, s in enumerate(subjects)))
+        body.append(html.contents((_anchor(i), s.name) for i, s in enumerate(subjects)))
         body += _tradeoff(subjects, found)
     for number, subject in enumerate(subjects):
         say(f"drawing {subject.name}")
         level = 2
         if len(subjects) > 1:  # else the page's title says it
             words = audits.marked(subject.study, f"Run {subject.name}")
-            body.append(_html.heading(words, level, _anchor(number)))
+            body.append(html.heading(words, level, _anchor(number)))
             level += 1
         body += _about(subject, found.get(subject.name), chosen.get(subject.name), level)
     title = f"Run {subjects[0].name}" if len(subjects) == 1 else f"{len(subjects)} runs compared"
     title = audits.marked(next((s.study for s in subjects if s.study), ""), title)
-    _files.write_text(_html.page(title, body), path)
+    files.write_text(html.page(title, body), path)
 
 
 def _users(subjects: Sequence[Subject], user: str | None) -> dict[str, ClientId]:
@@ -86,7 +88,7 @@ def _anchor(number: int) -> str:
 def _about(subject: Subject, audit: Audit | None, user: ClientId | None, level: int) -> list[Html]:
     """All sections about one run, with headings of a level."""
     parts = [
-        _html.facts(words.facts(subject)),
+        html.facts(words.facts(subject)),
         _heading(subject, "The map", level),
         *maps.section(subject),
         _heading(subject, "Training", level),
@@ -94,23 +96,23 @@ def _about(subject: Subject, audit: Audit | None, user: ClientId | None, level: 
         _heading(subject, "What the server sees", level),
     ]
     if not subject.run.transcript.rounds:
-        return [*parts, _html.paragraph(words.NO_UPLOADS)]
+        return [*parts, html.paragraph(words.NO_UPLOADS)]
     if not subject.witness.rounds:
-        return [*parts, _html.paragraph(words.ONLY_FIELDS)]
+        return [*parts, html.paragraph(words.ONLY_FIELDS)]
     if user is None:
         user = exposures.typical_user(subject, audit)
-        parts.append(_html.paragraph(_typical(user, audit)))
+        parts.append(html.paragraph(_typical(user, audit)))
     parts += exposures.section(subject, user, level + 1)
     parts.append(_heading(subject, "What attackers find: the audit", level))
     if audit is None:
         why = f"The measurements are not at hand, so nothing can be scored: {subject.missing}."
-        return [*parts, _html.paragraph(_TOO_LARGE if subject.auditable else why)]
+        return [*parts, html.paragraph(_TOO_LARGE if subject.auditable else why)]
     return parts + _audit(subject, audit, user)
 
 
 def _heading(subject: Subject, text: str, level: int) -> Html:
     """Of a section, which in a study is marked as one."""
-    return _html.heading(audits.marked(subject.study, text), level)
+    return html.heading(audits.marked(subject.study, text), level)
 
 
 def _typical(user: ClientId, audit: Audit | None) -> str:
@@ -128,15 +130,15 @@ def _audit(subject: Subject, audit: Audit, user: ClientId) -> list[Html]:
     strongest, least, _ = audits.headline(audit).split("\n")
     label = audits.label(audit)
     parts = [
-        _html.paragraph(f"{strongest} {least}"),
-        _html.paragraph(f"Promise: {words.promise(subject)} {_LIMITS}"),
-        _html.table(
+        html.paragraph(f"{strongest} {least}"),
+        html.paragraph(f"Promise: {words.promise(subject)} {_LIMITS}"),
+        html.table(
             f"Where attackers place the users: {label}; {audits.UNITS}",
             audits.COLUMNS,
             audits.table_rows(audit),
         ),
-        _html.picture(
-            plots.png(audits.errors_figure(audit, _COLUMNS)),
+        html.picture(
+            figures.png(audits.errors_figure(audit, _COLUMNS)),
             "Share of users whom attacks find within a distance; further left is closer",
             f"Curves of the share of users found within a distance, an attack each. {strongest}",
         ),
@@ -144,14 +146,14 @@ def _audit(subject: Subject, audit: Audit, user: ClientId) -> list[Html]:
     beliefs = audits.beliefs_figure(audit, subject.run.radio_map, user, _COLUMNS)
     if beliefs is not None:
         caption = f"Where an attack that knows the defence believes user {user} to be"
-        parts.append(_html.picture(plots.png(beliefs), caption))
+        parts.append(html.picture(figures.png(beliefs), caption))
     return parts
 
 
 def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[Html]:
     """Map error against the strongest attack, and who is missing there."""
     study = audits.study_among(found.values())
-    parts = [_html.heading(audits.marked(study, "Map error against the strongest attack"))]
+    parts = [html.heading(audits.marked(study, "Map error against the strongest attack"))]
     missing = [subject.name for subject in subjects if subject.name not in found]
     if found:
         named = audits.by_label((name, audit) for name, audit in found.items())
@@ -159,8 +161,8 @@ def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[H
             "Map error against the strongest attack's median error: up, attacks are further off"
         )
         parts += [
-            _html.picture(plots.png(audits.tradeoff_figure(named)), caption),
-            _html.table(
+            html.picture(figures.png(audits.tradeoff_figure(named)), caption),
+            html.table(
                 "Map error against the strongest attack",
                 audits.TRADEOFF_COLUMNS,
                 audits.tradeoff_rows(named),
@@ -173,5 +175,5 @@ def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[H
         ("because their maps have too many cells to attack them here", large),
     ):
         if names:
-            parts.append(_html.paragraph(f"Not compared, {why}: {', '.join(names)}."))
+            parts.append(html.paragraph(f"Not compared, {why}: {', '.join(names)}."))
     return parts

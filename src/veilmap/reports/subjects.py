@@ -6,18 +6,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from veilmap import remaking
+from veilmap.auditing.exposure import Witness
+from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
-from veilmap.evaluation import mean_absolute_error
-from veilmap.exposing import Witness
 from veilmap.federation import Run
-from veilmap.federation.folder import RunFolder
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
+from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.study import STUDY, is_promised
-from veilmap.measurements import Measurements
-from veilmap.scene import Scene
-from veilmap.sources import Source, measurements_behind
+from veilmap.model.evaluation import mean_absolute_error
+from veilmap.runs import command
+from veilmap.runs.source import Source, measurements_behind
+from veilmap.scenes.scene import Scene
 
 _WITHHELD = "this page holds what was published of the run, `--study` takes in the rest"
 
@@ -105,7 +105,7 @@ class Subject:
             return None
         unused = self.data.antennas is not None and "antennas" not in self.config
         kept = sorted(self.run.transcript.rounds)
-        return remaking.command(self.config, self.source, kept, no_antennas=unused)
+        return command.command(self.config, self.source, kept, no_antennas=unused)
 
     @cached_property
     def mae_db(self) -> float:

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilmap import _html, plots
-from veilmap._html import Html
+from veilmap import figures
 from veilmap.federation import HistoryRow
-from veilmap.pictures import Curves, Kind, Line, Panel
+from veilmap.figures.content import Curves, Kind, Line, Panel
+from veilmap.reports import html
+from veilmap.reports.html import Html
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ def section(history: list[HistoryRow], *, withheld: bool = False) -> list[Html]:
             rounds = np.array([row.round + 1.0 for row in history])
             shown.append(_curve(quantity, rounds[known], values[known]))
     return [
-        *([_html.pictures(shown)] if shown else []),
-        *([_html.paragraph(" ".join(said))] if said else []),
+        *([html.pictures(shown)] if shown else []),
+        *([html.paragraph(" ".join(said))] if said else []),
     ]
 
 
@@ -90,4 +91,4 @@ def _curve(quantity: _Quantity, rounds: np.ndarray, values: np.ndarray) -> Html:
         f"Curve over rounds: {quantity.name} is {first} in round {rounds[0]:.0f} and {last} in"
         f" round {rounds[-1]:.0f}"
     )
-    return _html.picture(plots.png(plots.draw(picture)), quantity.caption, seen)
+    return html.picture(figures.png(figures.draw(picture)), quantity.caption, seen)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from veilmap import accounting
+from veilmap.privacy import accounting
 from veilmap.reports.subjects import Subject
 
 NO_UPLOADS = "This run kept no uploads: train with `--keep-uploads` to see attacks."

@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 
 from veilmap import __version__
 from veilmap.errors import VeilmapError
-from veilmap.web import answers, events
-from veilmap.web.desk import Desk
-from veilmap.web.guard import Guard
+from veilmap.web import events, schema
+from veilmap.web.auth import Guard
 from veilmap.web.library import NoSuchRunError
 from veilmap.web.preparing import Preparing
 from veilmap.web.routes import doing, looking
+from veilmap.web.service import Desk
 
 PAGE = Path(__file__).parent / "page"
 
@@ -28,7 +28,7 @@ _KINDS = {
     ".svg": "image/svg+xml",
 }
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": answers.Refusal, "description": text}
+    status: {"model": schema.Refusal, "description": text}
     for status, text in (
         (400, "What was asked for cannot be done; the line says why"),
         (404, "There is no such run, or not any more"),

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from veilmap.mechanisms import MECHANISMS, Mechanism, named
-from veilmap.remaking import OPTIONS, mechanism_options, source_options
-from veilmap.sources import Source
+from veilmap.privacy.mechanisms import MECHANISMS, Mechanism, named
+from veilmap.runs.command import OPTIONS, mechanism_options, source_options
+from veilmap.runs.source import Source
 
 _KEPT = 5  # rounds whose uploads are kept
 

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from starlette.concurrency import run_in_threadpool
 
 from veilmap.errors import VeilmapError
-from veilmap.web import answers, views
-from veilmap.web.desk import Desk
+from veilmap.web import schema, views
+from veilmap.web.service import Desk
 
 MOST_LISTENERS = 64
 
@@ -42,7 +42,7 @@ async def follow(desk: Desk, run: str, listeners: Listeners) -> AsyncIterator[st
             try:
                 progress = await run_in_threadpool(_progress, desk, run, sent)
             except VeilmapError as error:  # its folder is gone
-                gone = answers.Progress("unreadable", 0, 0, str(error), [])
+                gone = schema.Progress("unreadable", 0, 0, str(error), [])
                 yield _event("end", gone)
                 return
             ended = progress.state not in _GOES_ON
@@ -61,13 +61,13 @@ async def follow(desk: Desk, run: str, listeners: Listeners) -> AsyncIterator[st
         listeners.count -= 1
 
 
-def _progress(desk: Desk, run: str, sent: int) -> answers.Progress:
+def _progress(desk: Desk, run: str, sent: int) -> schema.Progress:
     head = desk.summary(run)
     rows = []
     if head.played:
         rows = views.history_rows(desk.library.open(run).history()[sent:])
-    return answers.Progress(head.state, head.played, head.rounds, head.problem, rows, head.study)
+    return schema.Progress(head.state, head.played, head.rounds, head.problem, rows, head.study)
 
 
-def _event(name: str, progress: answers.Progress) -> str:
+def _event(name: str, progress: schema.Progress) -> str:
     return f"event: {name}\ndata: {json.dumps(asdict(progress), allow_nan=False)}\n\n"

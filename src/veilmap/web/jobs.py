@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from veilmap.errors import VeilmapError
-from veilmap.web import answers
-from veilmap.web.answers import JobKind, JobState
+from veilmap.web import schema
+from veilmap.web.schema import JobKind, JobState
 
 _MOST_WAITING = 20
 _PATIENCE = 10.0  # seconds until a process that was asked to stop is made to
@@ -46,10 +46,10 @@ class Job:
         """Whether it waits or goes on."""
         return self.state in ("waiting", "running")
 
-    def answer(self) -> answers.Job:
+    def answer(self) -> schema.Job:
         """For the page."""
         done = self.share() if self.share and self.state == "running" else None
-        return answers.Job(self.id, self.kind, self.run, self.state, done, self.problem)
+        return schema.Job(self.id, self.kind, self.run, self.state, done, self.problem)
 
 
 class Jobs:

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.accounting import Ledger
-from veilmap.buildings import Building, read_footprints
+from veilmap.auditing.exposure import Witness
+from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
-from veilmap.exposing import Witness
 from veilmap.federation import history
-from veilmap.federation.folder import FORMAT, RunFolder
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.run import transcript_of
+from veilmap.federation.run_folder import FORMAT, RunFolder
 from veilmap.federation.study import STUDY, StudyFolder, is_promised
 from veilmap.federation.transcript import SeenRound, SeenSum
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 from veilmap.layers import Layer
-from veilmap.measurements import Measurements
-from veilmap.mechanisms import AggregateGaussian, from_description
-from veilmap.radiomap import RadioMap
-from veilmap.scene import Scene
-from veilmap.sources import Source, measurements_behind
+from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.accounting import Ledger
+from veilmap.privacy.mechanisms import AggregateGaussian, from_description
+from veilmap.runs.source import Source, measurements_behind
+from veilmap.scenes.buildings import Building, read_footprints
+from veilmap.scenes.scene import Scene
 
 _LAYERS_KEPT = 16
 _ROUNDS_KEPT = 4

@@ -2,7 +2,7 @@
 
 import threading
 
-from veilmap.exposing import Witness
+from veilmap.auditing.exposure import Witness
 
 
 class Preparing:

@@ -12,16 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
-from veilmap import __version__, exporting
+from veilmap import __version__, export
+from veilmap.auditing.exposure import Knobs
 from veilmap.errors import VeilmapError
-from veilmap.exposing import Knobs
-from veilmap.remaking import model_options
 from veilmap.reports.exposures import comparable
-from veilmap.sources import Source
-from veilmap.web import answers, events, views
+from veilmap.runs.command import model_options
+from veilmap.runs.source import Source
+from veilmap.web import events, schema, views
 from veilmap.web.commands import Plan
-from veilmap.web.desk import Desk
 from veilmap.web.opened import OpenRun
+from veilmap.web.service import Desk
 
 looking = APIRouter()
 doing = APIRouter()
@@ -58,21 +58,21 @@ TheRun = Annotated[OpenRun, Depends(_opened)]
 
 
 @looking.get("/state")
-def overview(desk: TheDesk) -> answers.Overview:
+def overview(desk: TheDesk) -> schema.Overview:
     """Which runs there are, and what is being worked on."""
     return desk.overview(__version__)
 
 
 @looking.get("/runs/{run}")
-def run_detail(desk: TheDesk, run: RunId, opened: TheRun) -> answers.RunDetail:
+def run_detail(desk: TheDesk, run: RunId, opened: TheRun) -> schema.RunDetail:
     """All that the page must know to show a run."""
     return views.detail(opened, desk.summary(run))
 
 
 @looking.get("/runs/{run}/history")
-def run_history(opened: TheRun) -> answers.History:
+def run_history(opened: TheRun) -> schema.History:
     """Every round so far."""
-    return answers.History(views.history_rows(opened.history()), opened.study)
+    return schema.History(views.history_rows(opened.history()), opened.study)
 
 
 @looking.get("/runs/{run}/events", response_class=StreamingResponse, responses=_EVENTS)
@@ -85,11 +85,11 @@ async def run_events(request: Request, desk: TheDesk, run: RunId) -> StreamingRe
 
 
 @looking.get("/runs/{run}/buildings")
-def run_buildings(opened: TheRun) -> answers.Buildings:
+def run_buildings(opened: TheRun) -> schema.Buildings:
     """Footprints to draw the map on."""
     rings = [building.footprint.exterior.coords for building in opened.buildings]
     # To the centimetre: a city has many corners.
-    return answers.Buildings([[(round(x, 2), round(y, 2)) for x, y, *_ in ring] for ring in rings])
+    return schema.Buildings([[(round(x, 2), round(y, 2)) for x, y, *_ in ring] for ring in rings])
 
 
 def _wish(
@@ -122,7 +122,7 @@ def run_geotiff(run: RunId, opened: TheRun, wish: AWish) -> FileResponse:
     with tempfile.NamedTemporaryFile(suffix=".tif", delete=False) as file:
         path = Path(file.name)
     try:
-        exporting.write(made, path)
+        export.write(made, path)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -162,7 +162,7 @@ def run_seen(
 
 
 @looking.get("/tradeoff")
-def tradeoff(desk: TheDesk) -> answers.Tradeoff:
+def tradeoff(desk: TheDesk) -> schema.Tradeoff:
     """Map error against the strongest attack, for all runs that were audited."""
     return desk.tradeoff()
 
@@ -200,7 +200,7 @@ class NewRun(BaseModel):
 
 
 @doing.post("/runs", status_code=202)
-def start_run(desk: TheDesk, wanted: NewRun) -> answers.RunSummary:
+def start_run(desk: TheDesk, wanted: NewRun) -> schema.RunSummary:
     """Train a run on this host, after those that wait already."""
     source, extras = Source(None, None, wanted.city, wanted.users, _CELL_SIZE), []
     if wanted.like is not None:
@@ -216,33 +216,33 @@ def start_run(desk: TheDesk, wanted: NewRun) -> answers.RunSummary:
 
 
 @doing.post("/runs/{run}/pause")
-def pause_run(desk: TheDesk, run: RunId) -> answers.RunSummary:
+def pause_run(desk: TheDesk, run: RunId) -> schema.RunSummary:
     """Interrupt a run that was started here; it can go on."""
     desk.pause(run)
     return desk.summary(run)
 
 
 @doing.post("/runs/{run}/resume", status_code=202)
-def resume_run(desk: TheDesk, run: RunId) -> answers.RunSummary:
+def resume_run(desk: TheDesk, run: RunId) -> schema.RunSummary:
     """Let an interrupted run go on."""
     desk.resume(run)
     return desk.summary(run)
 
 
 @doing.post("/runs/{run}/stop")
-def stop_run(desk: TheDesk, run: RunId) -> answers.RunSummary:
+def stop_run(desk: TheDesk, run: RunId) -> schema.RunSummary:
     """End a run that was started here; what it learned stays."""
     desk.stop(run)
     return desk.summary(run)
 
 
 @doing.post("/runs/{run}/audit", status_code=202)
-def audit_run(desk: TheDesk, run: RunId) -> answers.Job:
+def audit_run(desk: TheDesk, run: RunId) -> schema.Job:
     """Attack a run in every way we know."""
     return desk.audit(run).answer()
 
 
 @doing.post("/runs/{run}/replicas", status_code=202)
-def train_replicas(desk: TheDesk, run: RunId) -> answers.Job:
+def train_replicas(desk: TheDesk, run: RunId) -> schema.Job:
     """Train maps of resampled users, for the uncertainty."""
     return desk.replicas(run).answer()

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilmap._extras import require
+from veilmap._util.extras import require
 from veilmap.errors import VeilmapError
-from veilmap.sources import Source
+from veilmap.runs.source import Source
 from veilmap.web.commands import Plan
 
 if TYPE_CHECKING:
-    from veilmap.web.desk import Desk
     from veilmap.web.jobs import Jobs
+    from veilmap.web.service import Desk
 
 DEFAULT_PORT = 8765
 
@@ -144,9 +144,9 @@ def _desk(
     *,
     study: bool = False,
 ) -> "Desk":
-    from veilmap.web.desk import Desk
     from veilmap.web.jobs import Jobs
     from veilmap.web.library import Library
+    from veilmap.web.service import Desk
 
     return Desk(Library(places, new_runs, work, buildings, study=study), Jobs(work))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 
 _MOST_SIDE = 400
 

@@ -6,24 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from veilmap import layers, remaking
-from veilmap.accounting import promise
+from veilmap import layers
+from veilmap.auditing.exposure import SENT, Exposure, Knobs, Witness
 from veilmap.errors import VeilmapError
-from veilmap.exposing import SENT, Exposure, Knobs, Witness
 from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 from veilmap.layers import Layer
 from veilmap.layers.predictions import centres
-from veilmap.mechanisms import from_description
-from veilmap.radiomap import RadioMap
+from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.accounting import promise
+from veilmap.privacy.mechanisms import from_description
 from veilmap.reports import label_of, marked
 from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
-from veilmap.scene import Scene
-from veilmap.web import answers
-from veilmap.web.answers import known
+from veilmap.runs import command
+from veilmap.scenes.scene import Scene
+from veilmap.web import schema
 from veilmap.web.opened import OpenRun
+from veilmap.web.schema import known
 from veilmap.web.shown import HIGHEST, MIDDLE, STRONGEST, Shown
 
 NO_TRANSCRIPT = "this run has no transcript: train with --keep-uploads to see attacks"
@@ -77,36 +78,36 @@ class Wish:
 
 
 def summary(
-    name: str, run: OpenRun, state: answers.State, problem: str | None = None
-) -> answers.RunSummary:
+    name: str, run: OpenRun, state: schema.State, problem: str | None = None
+) -> schema.RunSummary:
     """A run in a list."""
     try:
         config, rows = run.config, run.history()
         mechanism = from_description(config["mechanism"])
         public = config["mechanism"] | {"name": mechanism.name}
-        return answers.RunSummary(
+        return schema.RunSummary(
             id=name, name=run.path.name, label=label_of(public, config["server_sees"]),
             state=state, played=len(rows), rounds=config["rounds"],
             mae_db=known(last_mae(rows)), users=config["data"]["users"], problem=problem,
             study=run.study,
         )  # fmt: skip
     except VeilmapError as error:
-        return answers.RunSummary(
+        return schema.RunSummary(
             id=name, name=run.path.name, label="cannot be read", state="unreadable", played=0,
             rounds=0, mae_db=None, users=0, problem=str(error),
         )  # fmt: skip
 
 
-def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
+def detail(run: OpenRun, head: schema.RunSummary) -> schema.RunDetail:
     """All that the page must know to show a run."""
     if head.state == "unreadable":
         raise VeilmapError(head.problem or "this run cannot be read")
     places, ids = run.stations
     config = run.config
-    return answers.RunDetail(
+    return schema.RunDetail(
         **asdict(head),
         grid=_grid_info(run.radio_map().grid),
-        stations=[answers.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)],
+        stations=[schema.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)],
         layers=[_info(run, name) for name in _TITLES],
         mechanism={
             key: value for key, value in config["mechanism"].items() if not isinstance(value, dict)
@@ -118,12 +119,12 @@ def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
         why_no_attacks=_why_no_attacks(run),
         measured=run.data is not None,
         has_buildings=bool(run.buildings),
-        command=remaking.command(config, run.source, run.kept_rounds()),
+        command=command.command(config, run.source, run.kept_rounds()),
     )  # fmt: skip
 
 
-def _grid_info(grid: Grid) -> answers.GridInfo:
-    return answers.GridInfo(*grid.shape, grid.cell_size, *grid.extent, grid.crs)
+def _grid_info(grid: Grid) -> schema.GridInfo:
+    return schema.GridInfo(*grid.shape, grid.cell_size, *grid.extent, grid.crs)
 
 
 def _user_ids(run: OpenRun) -> list[str]:
@@ -134,14 +135,14 @@ def _user_ids(run: OpenRun) -> list[str]:
     return [] if run.data is None else run.data.users[:_MOST_USERS].astype(str).tolist()
 
 
-def _info(run: OpenRun, name: str) -> answers.LayerInfo:
+def _info(run: OpenRun, name: str) -> schema.LayerInfo:
     why_not = None
     if name == "best-server" and len(run.stations[0]) == 0:
         why_not = "the run does not say where base stations are"
     if name == "uncertainty":
         why_not = _why_no_uncertainty(run)
     comparable = name in _COMPARABLE and run.scene is not None
-    return answers.LayerInfo(name, _TITLES[name], name in _PER_STATION, why_not, comparable)
+    return schema.LayerInfo(name, _TITLES[name], name in _PER_STATION, why_not, comparable)
 
 
 def _why_no_uncertainty(run: OpenRun) -> str | None:
@@ -167,7 +168,7 @@ def _why_no_attacks(run: OpenRun) -> str | None:
     return NO_TRANSCRIPT
 
 
-def history_rows(rows: list[HistoryRow]) -> list[answers.HistoryRow]:
+def history_rows(rows: list[HistoryRow]) -> list[schema.HistoryRow]:
     """Rounds as JSON can hold them."""
     plain: list[dict[str, Any]] = [
         {
@@ -176,7 +177,7 @@ def history_rows(rows: list[HistoryRow]) -> list[answers.HistoryRow]:
         }
         for row in rows
     ]
-    return [answers.HistoryRow(**row) for row in plain]
+    return [schema.HistoryRow(**row) for row in plain]
 
 
 # ---- layers
@@ -282,11 +283,11 @@ def layer_answer(run: OpenRun, made: Layer) -> bytes:
     shown = Shown(run.radio_map().grid)
     which = HIGHEST if made.name.startswith("heights") else MIDDLE
     study = [f"{run.study}."] if run.study and made.long_name.startswith(run.study) else []
-    header = answers.LayerHeader(
+    header = schema.LayerHeader(
         made.name, made.long_name, made.unit, made.categories, float(low), float(high),
         _grid_info(made.grid), shown.how(which), study + shown.notes(which),
     )  # fmt: skip
-    return answers.packed(header, {"values": made.values})
+    return schema.packed(header, {"values": made.values})
 
 
 # ---- what the server sees
@@ -307,9 +308,9 @@ def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) ->
     }
     order = [name for name in _SCHEMES if name in found.schemes]
     at = found.position
-    header = answers.SeenHeader(
+    header = schema.SeenHeader(
         user, number + 1, found.summed,
-        None if at is None else answers.Place(float(at[0]), float(at[1])),
+        None if at is None else schema.Place(float(at[0]), float(at[1])),
         known(found.norm),
         [_scheme(found, name) for name in order],
         list(found.pending) if comparable(shown.whole) else [],
@@ -317,7 +318,7 @@ def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) ->
         shown.how(STRONGEST),
         _notes(run, found) + shown.notes(STRONGEST),
     )  # fmt: skip
-    return answers.packed(header, arrays)
+    return schema.packed(header, arrays)
 
 
 def _sum(witness: Witness, client: ClientId, number: int, knobs: Knobs) -> Exposure:
@@ -330,12 +331,12 @@ def _sum(witness: Witness, client: ClientId, number: int, knobs: Knobs) -> Expos
         return Witness(witness.transcript).sum(client, number, knobs)
 
 
-def _scheme(found: Exposure, name: str) -> answers.Scheme:
+def _scheme(found: Exposure, name: str) -> schema.Scheme:
     estimates = [
-        answers.Estimate(attack, float(xy[0]), float(xy[1]), known(found.error(name, attack)))
+        schema.Estimate(attack, float(xy[0]), float(xy[1]), known(found.error(name, attack)))
         for attack, xy in found.schemes[name].estimates.items()
     ]
-    return answers.Scheme(name, _SCHEMES[name], estimates)
+    return schema.Scheme(name, _SCHEMES[name], estimates)
 
 
 def _notes(run: OpenRun, found: Exposure) -> list[str]:

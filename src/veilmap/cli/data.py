@@ -1,0 +1,307 @@
+"""`veilmap data`: from tables of any shape to measurements."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from veilmap.cli.options import console, progress_bar, writable_folder
+from veilmap.errors import VeilmapError
+
+if TYPE_CHECKING:
+    from veilmap.data.measurements import Measurements
+    from veilmap.figures.content import Survey
+    from veilmap.ingest import Options
+
+app = typer.Typer(
+    help="Look at tables of measurements, and bring them into one shape.", no_args_is_help=True
+)
+
+_PICTURES = (".png", ".pdf", ".svg")
+_TABLES = (".parquet", ".csv")
+
+File = Annotated[Path, typer.Argument(help="The table: .csv, .tsv, .txt, .parquet or .gpkg.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        help="NAME=COLUMN: which column is which, such as gain=rsrp (may be repeated). Names: user,"
+        " user_x, user_y, user_z, latitude, longitude, altitude, bs, bs_x, bs_y, bs_z,"
+        " bs_latitude, bs_longitude, bs_altitude, gain, time, device, azimuth, beam_width.",
+    ),
+]
+Crs = Annotated[
+    str | None,
+    typer.Option(help="Projected coordinate system; for degrees by default their UTM zone."),
+]
+Quantity = Annotated[
+    str, typer.Option(help="What the values are: gain, rss, rsrp (dBm) or path-loss.")
+]
+TxPower = Annotated[float, typer.Option(help="Power sent in dBm, taken off rss and rsrp.")]
+Missing = Annotated[
+    list[float] | None, typer.Option(help="A value that stands for none (may be repeated).")
+]
+Stations = Annotated[
+    Path | None,
+    typer.Option(help="A file with the base stations' ids and positions, perhaps azimuths."),
+]
+Wide = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A column of values for one base station, or a pattern such as 'site-*' (may be"
+        " repeated)."
+    ),
+]
+SplitGap = Annotated[
+    float | None, typer.Option(help="Without user ids: a gap in time of more seconds parts users.")
+]
+UserPer = Annotated[
+    str | None, typer.Option(help="Without user ids: every row, or every position, is a user.")
+]
+UserHeight = Annotated[float, typer.Option(help="Of users in metres, if no column says.")]
+BsHeight = Annotated[
+    float | None, typer.Option(help="Of base stations in metres, if no column says.")
+]
+MaxDistance = Annotated[
+    float | None,
+    typer.Option(help="Leave out longer links, in metres along the ground, and count them."),
+]
+Layer = Annotated[str | None, typer.Option(help="Of a .gpkg file with several.")]
+Encoding = Annotated[str, typer.Option(help="Of a text file, such as latin-1.")]
+DropBad = Annotated[
+    bool, typer.Option("--drop-bad", help="Leave out rows that cannot be used, and count them.")
+]
+
+
+@app.command(
+    epilog="Example: `veilmap data check walk.csv --column gain=rsrp --quantity rsrp"
+    " --stations sites.csv --split-gap 60 --picture walk.png`"
+)
+def check(
+    file: File,
+    columns: Columns = None,
+    crs: Crs = None,
+    quantity: Quantity = "gain",
+    tx_power: TxPower = 0.0,
+    missing: Missing = None,
+    stations: Stations = None,
+    wide: Wide = None,
+    split_gap: SplitGap = None,
+    user_per: UserPer = None,
+    user_height: UserHeight = 1.5,
+    bs_height: BsHeight = None,
+    max_distance: MaxDistance = None,
+    layer: Layer = None,
+    encoding: Encoding = "utf-8",
+    drop_bad: DropBad = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Also draw users, base stations and gains: .png, .pdf, .svg")
+    ] = None,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", help="Also write all figures to this file.")
+    ] = None,
+) -> None:
+    """Show what a table holds, what would be left out of it, and what looks wrong."""
+    from veilmap import figures, ingest
+    from veilmap._util import files
+    from veilmap.cli import tables
+
+    if picture is not None:
+        _check_ending("--picture", picture, _PICTURES)
+    for path in (picture, json_out):
+        if path is not None:
+            writable_folder(path.parent)
+    options = _options(
+        columns, crs, quantity, tx_power, missing, stations, wide, split_gap, user_per,
+        user_height, bs_height, max_distance, layer, encoding, drop_bad=True,
+    )  # fmt: skip
+    found = ingest.read(file, options)
+    result = ingest.check(found)
+    console.print(tables.check_table(result))
+    console.print(tables.coverage_table(result))
+    unexpected = sum(one.count for one in result.left_out if not one.expected)
+    if unexpected and not drop_bad:
+        console.print(
+            f"{unexpected:,} rows cannot be used; convert leaves them out with --drop-bad"
+        )
+    console.print(tables.doubts(result) if result.doubts else "Nothing looks wrong.")
+    if picture is not None:
+        survey = _survey(found.measurements, file)
+        console.print(f"Wrote {figures.save(figures.survey_figure(survey), picture)}")
+    if json_out is not None:
+        files.write_json(result.as_dict(), json_out)
+        console.print(f"Wrote {json_out}")
+
+
+@app.command(
+    epilog="Example: `veilmap data convert walk.csv links.parquet --column gain=rsrp"
+    " --quantity rsrp --stations sites.csv --split-gap 60` then `veilmap train links.parquet`"
+)
+def convert(
+    file: File,
+    out: Annotated[
+        Path, typer.Argument(help="Measurements: .parquet, or .csv without CRS and antennas.")
+    ],
+    columns: Columns = None,
+    crs: Crs = None,
+    quantity: Quantity = "gain",
+    tx_power: TxPower = 0.0,
+    missing: Missing = None,
+    stations: Stations = None,
+    wide: Wide = None,
+    split_gap: SplitGap = None,
+    user_per: UserPer = None,
+    user_height: UserHeight = 1.5,
+    bs_height: BsHeight = None,
+    max_distance: MaxDistance = None,
+    layer: Layer = None,
+    encoding: Encoding = "utf-8",
+    drop_bad: DropBad = False,
+) -> None:
+    """Write a table's measurements in the one shape that all other commands read."""
+    from veilmap import ingest
+
+    _check_ending("OUT", out, _TABLES)
+    if out.absolute() == file.absolute():
+        raise VeilmapError(f"{out} is the table itself; name another file to write")
+    writable_folder(out.parent)
+    options = _options(
+        columns, crs, quantity, tx_power, missing, stations, wide, split_gap, user_per,
+        user_height, bs_height, max_distance, layer, encoding, drop_bad,
+    )  # fmt: skip
+    found = ingest.read(file, options)
+    data = found.measurements
+    data.save(out)
+    for note in found.notes:
+        console.print(note[:1].upper() + note[1:])
+    for one in found.left_out:
+        console.print(f"Left out {len(one.rows):,} rows: {one.reason}")
+    if data.antennas is not None and out.suffix.lower() == ".csv":
+        console.print("A .csv has no place for antennas; a .parquet keeps them")
+    where = f" in {data.crs}" if data.crs else ""
+    console.print(
+        f"Wrote {len(data):,} of {found.rows:,} rows, {len(data.users):,} users{where}, to {out}"
+    )
+
+
+@app.command(
+    epilog="Example: `veilmap data make crowd --users 100000` then"
+    " `veilmap train crowd --mechanism aggregate --epsilon 1 --delta 1e-7`"
+)
+def make(
+    folder: Annotated[Path, typer.Argument(help="Where to write .parquet files.")],
+    users: Annotated[int, typer.Option(min=1, help="How many measure.")] = 10_000,
+    links: Annotated[int, typer.Option(min=1, help="Links of each.")] = 200,
+    city: Annotated[int, typer.Option(min=0, help="Which synthetic city.")] = 0,
+    size: Annotated[float, typer.Option(help="Side of the city, in metres.")] = 300.0,
+    stations: Annotated[int, typer.Option(min=1, help="Base stations.")] = 200,
+    buildings: Annotated[int, typer.Option(min=0, help="Buildings.")] = 16,
+    reach: Annotated[
+        float | None,
+        typer.Option(help="How far away a user's base stations may be, in metres; else anywhere."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the measurements; by default twice the city's.")
+    ] = None,
+    per_file: Annotated[int, typer.Option(min=1, help="Users of each file.")] = 1000,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last file.")] = False,
+) -> None:
+    """Let a crowd of any size measure a synthetic city, a file for some users at a time."""
+    from veilmap.data.folders import save_parts
+    from veilmap.federation.public import write_stations
+    from veilmap.scenes.scene import Scene
+
+    there = sorted(folder.glob("*.parquet"))
+    if there and not resume:
+        raise VeilmapError(f"{folder} holds measurements already; --resume goes on with them")
+    writable_folder(folder)
+    scene = Scene.synthetic(city, size=size, base_stations=stations, buildings=buildings)
+    # What is public of the city, for trainings that may not take it from users' measurements.
+    known = scene.base_stations, tuple(range(len(scene.base_stations)))
+    first, total = len(there) if resume else 0, -(-users // per_file)
+    parts = scene.measure_in_parts(
+        users, seed=2 * city if seed is None else seed, users_per_part=per_file,
+        first_part=first, links_per_user=links, reach=reach,
+    )  # fmt: skip
+    with progress_bar() as progress:
+        # Not shown before a file is done: a mistake should leave one line and no bar.
+        task = progress.add_task(
+            "measuring", total=total, completed=first, note="files", visible=False
+        )
+        for _ in save_parts(parts, folder, first=first):
+            progress.update(task, advance=1, visible=True)
+    write_stations(known, folder / "base_stations.csv")
+    console.print(f"Wrote {users:,} users with {users * links:,} links to {folder}/")
+    west, east, south, north = scene.grid.extent
+    console.print(
+        f"The city is public: --area {west:g},{south:g},{east:g},{north:g}"
+        f" --stations {folder}/base_stations.csv",
+        soft_wrap=True,
+    )
+
+
+@app.command(epilog="Example: `veilmap data split links.parquet crowd` then `veilmap train crowd`")
+def split(
+    file: Annotated[Path, typer.Argument(help="Measurements, .csv or .parquet.")],
+    folder: Annotated[Path, typer.Argument(help="Where to write .parquet files.")],
+    per_file: Annotated[int, typer.Option(min=1, help="Users of each file.")] = 1000,
+) -> None:
+    """Part measurements by user, so that training reads some users at a time."""
+    from veilmap.data.folders import parts_of, save_parts
+    from veilmap.data.measurements import Measurements
+
+    if any(folder.glob("*.parquet")):
+        raise VeilmapError(f"{folder} holds measurements already; name another folder")
+    writable_folder(folder)
+    data = Measurements.load(file)
+    parts = list(save_parts(parts_of(data, per_file), folder))
+    console.print(f"Wrote {len(data.users):,} users in {len(parts):,} files to {folder}/")
+
+
+def _options(
+    columns: Sequence[str] | None, crs: str | None, quantity: str, tx_power: float,
+    missing: Sequence[float] | None, stations: Path | None, wide: Sequence[str] | None,
+    split_gap: float | None, user_per: str | None, user_height: float, bs_height: float | None,
+    max_distance: float | None, layer: str | None, encoding: str, drop_bad: bool,
+) -> "Options":  # fmt: skip
+    from veilmap.ingest import Options
+
+    return Options(
+        columns=_named(columns or []), crs=crs, quantity=cast("Any", quantity),
+        tx_power_dbm=tx_power, missing=missing or (), stations=stations, wide=wide or (),
+        split_gap=split_gap, user_per=cast("Any", user_per), user_height=user_height,
+        bs_height=bs_height, max_distance=max_distance, layer=layer, encoding=encoding,
+        on_bad="drop" if drop_bad else "refuse",
+    )  # fmt: skip
+
+
+def _named(texts: Sequence[str]) -> dict[str, str]:
+    """Columns out of texts such as gain=rsrp."""
+    named: dict[str, str] = {}
+    for text in texts:
+        name, sign, column = text.partition("=")
+        if not (name and sign and column):
+            raise VeilmapError(f"--column takes NAME=COLUMN such as gain=rsrp, not {text!r}")
+        if name in named:
+            raise VeilmapError(f"--column names {name} twice: {named[name]} and {column}")
+        named[name] = column
+    return named
+
+
+def _check_ending(what: str, path: Path, endings: Sequence[str]) -> None:
+    if path.suffix.lower() not in endings:
+        raise VeilmapError(f"{what} ends in {' or '.join(endings)}, not {path.name!r}")
+
+
+def _survey(data: "Measurements", file: Path) -> "Survey":
+    import numpy as np
+
+    from veilmap.figures.content import Survey
+
+    stations, first = np.unique(data.bs, return_index=True)
+    return Survey(
+        f"{file.name}: {len(data):,} links of {len(data.users):,} users",
+        data.user_xyz[:, :2], data.gain_db, data.bs_xyz[first, :2],
+        tuple(str(bs) for bs in stations),
+    )  # fmt: skip

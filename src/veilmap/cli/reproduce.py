@@ -1,0 +1,114 @@
+"""`veilmap reproduce`."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from veilmap.cli.options import console, progress_bar, writable_folder
+from veilmap.errors import VeilmapError
+
+if TYPE_CHECKING:
+    from veilmap.paper.experiments.running import Plan
+    from veilmap.paper.experiments.tasks import Outcome, Store, Task
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Experiments, or all; without any, they are listed.", show_default=False
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small settings: to see that it runs, in seconds.")
+    ] = False,
+    seeds: Annotated[str, typer.Option(help="Cities to repeat it on, such as 0,1,2,3,4.")] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Another setting, such as budgets=1,10 (may be repeated)."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for reports, figures and what was computed.")
+    ] = Path("veilmap-reproduction"),
+    json_out: Annotated[
+        Path | None, typer.Option("--json", help="Also write all numbers to this file.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; by default one for each core.")
+    ] = None,
+) -> None:
+    """Compute the paper's tables, figures and theorems, beside the paper's own figures.
+
+    Everything computed is kept in OUT/computed: stop at any time and run the same command
+    again to go on; another setting computes only what it touches.
+    """
+    from veilmap._util import files
+    from veilmap.cli import tables
+    from veilmap.paper import experiments
+    from veilmap.paper.experiments import running
+    from veilmap.paper.experiments.tasks import Store
+    from veilmap.reports import reproduction
+
+    if not names:
+        console.print(tables.experiment_list(experiments.EXPERIMENTS))
+        return
+    given = _settings(settings or []) | ({"seeds": seeds} if seeds else {})
+    chosen = experiments.chosen(names, quick=quick, settings=given)
+    for folder in (out, json_out.parent if json_out else out):
+        writable_folder(folder)
+    store = Store(out / "computed")
+    plan = running.Plan.of((task for one in chosen for task in one.tasks()), store)
+    processes = running.processes(plan, workers)
+    started = time.perf_counter()
+    outcomes = _run(plan, store, processes)
+    about = reproduction.About(
+        _command(names, quick, seeds, settings or []),
+        time.perf_counter() - started, len(plan.left), len(plan.done), processes, quick,
+    )  # fmt: skip
+    results = [experiment.result(outcomes) for experiment in chosen]
+    for result in results:
+        for table in result.tables:
+            console.print(tables.result_table(table))
+        console.print(tables.findings(result))
+    stem = "report" if "all" in names else "-".join(result.name for result in results)
+    written = reproduction.write(results, about, out, stem)
+    if json_out is not None:
+        files.write_json(reproduction.as_dict(results), json_out)
+        written.append(json_out)
+    shown = ", ".join(str(path) for path in written if path.suffix != ".png")
+    console.print(f"{about.lines()[1]} Wrote {shown} and {out}/figures/")
+
+
+def _run(plan: "Plan", store: "Store", processes: int) -> "dict[Task, Outcome]":
+    """Run what is left, with a bar that counts by how long things take."""
+    from veilmap.paper.experiments import running
+
+    with progress_bar() as progress:
+        total = sum(task.weight for task in plan.left)
+        bar = progress.add_task("computing", total=total, note="", visible=bool(plan.left))
+
+        def on_done(task: "Task") -> None:
+            progress.update(bar, advance=task.weight, note=task.label)
+
+        return running.run(plan, store, workers=processes, on_done=on_done)
+
+
+def _settings(texts: Sequence[str]) -> dict[str, str]:
+    """Settings out of texts such as budgets=1,10."""
+    pairs = [text.partition("=") for text in texts]
+    for (name, sign, value), text in zip(pairs, texts, strict=True):
+        if not (name.strip() and sign and value.strip()):
+            raise VeilmapError(f"--set takes NAME=VALUE such as budgets=1,10, not {text!r}")
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _command(names: Sequence[str], quick: bool, seeds: str, settings: Sequence[str]) -> str:
+    """What to type for the same results."""
+    parts = ["veilmap", "reproduce", *names]
+    parts += ["--quick"] * quick + (["--seeds", seeds] if seeds else [])
+    parts += [part for text in settings for part in ("--set", text)]
+    return shlex.join(parts)

@@ -1,0 +1,93 @@
+"""`veilmap serve`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from veilmap._util.files import existing
+from veilmap.cli.options import console, writable_folder
+from veilmap.errors import VeilmapError
+
+_SHORTEST_TOKEN = 16
+
+
+def serve(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Folders of runs, or folders that hold some; by default what NEW_RUNS holds, or"
+            " a demo run that is started and shown live."
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; beyond loopback a token is needed.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; 8765 or a free one by default.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="VEILMAP_TOKEN", help="Who has it may look; made up if need be."),
+    ] = None,
+    new_runs: Annotated[
+        Path, typer.Option(help="Folder for runs that are started on the page.")
+    ] = Path("veilmap-runs"),
+    buildings: Annotated[
+        Path | None,
+        typer.Option(help="Footprints to draw the maps on: .geojson or .gpkg."),
+    ] = None,
+    study: Annotated[
+        bool,
+        typer.Option(
+            "--study",
+            help="Show of runs of aggregate what their guarantee does not cover as well, such as"
+            " users' places; it is marked as not for publication.",
+        ),
+    ] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
+    ] = False,
+) -> None:
+    """Show runs in a browser: the map, the training, and what the server could learn.
+
+    The page shows where users were: it is for who holds their measurements anyway. Of runs of
+    aggregate it shows what was published, unless a study is wanted (--study).
+    """
+    for path in runs or ():
+        if not path.is_dir():
+            raise VeilmapError(f"{path} is no folder: name a run's folder, or one that holds runs")
+    if buildings is not None:
+        existing(buildings)
+    if token is not None and len(token) < _SHORTEST_TOKEN:
+        raise VeilmapError(f"the token is too short to keep anybody out: {_SHORTEST_TOKEN} letters")
+    writable_folder(new_runs)
+    show(
+        runs or [], new_runs=new_runs, buildings=buildings, study=study, open_page=open_page,
+        host=host, port=port, token=token,
+    )  # fmt: skip
+
+
+def show(
+    runs: Sequence[Path],
+    *,
+    new_runs: Path,
+    open_page: bool,
+    buildings: Path | None = None,
+    study: bool = False,
+    **address: Any,
+) -> None:
+    """Serve runs until Ctrl-C, and say where."""
+    from veilmap.web.serving import Address, serve
+
+    def on_ready(url: str) -> None:
+        console.print(f"The page is at {url}", highlight=False, soft_wrap=True)
+        console.print("Ctrl-C ends it, and the runs that it has started.")
+        if open_page:
+            typer.launch(url)
+
+    serve(
+        runs, Address(**address), new_runs=new_runs, buildings=buildings, study=study,
+        on_ready=on_ready,
+    )  # fmt: skip

@@ -1,0 +1,246 @@
+"""Many users, some at a time: what training needs of measurements, and folders that hold them.
+
+A folder holds Parquet files as `Measurements.save` writes them. Every user is whole in one of
+them, and users follow each other in the order of their ids, from file to file: so a crowd of
+any size goes through memory block by block, in the order in which a single table would.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._util import files
+from veilmap._util.ids import Id
+from veilmap.data.antennas import Antennas
+from veilmap.data.links import Links
+from veilmap.data.measurements import Measurements, stations_among
+from veilmap.errors import VeilmapError
+from veilmap.geometry.grid import offsets_of
+
+_NAME = "part-{:06d}.parquet"
+_USERS_PER_PART = 1000
+_POSITIONS = ("user_x", "user_y", "user_z"), ("bs_x", "bs_y", "bs_z")
+
+
+class Crowd(Protocol):
+    """Users with their links: `Measurements`, or a `MeasurementFolder`."""
+
+    @property
+    def users(self) -> NDArray:
+        """Their ids, sorted."""
+        ...
+
+    @property
+    def crs(self) -> str | None:
+        """The coordinate system of the positions."""
+        ...
+
+    @property
+    def antennas(self) -> Antennas | None:
+        """Patterns of base stations, which are public."""
+        ...
+
+    @property
+    def stations(self) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+        """Every base station once: where it is, (B, 3), and its id."""
+        ...
+
+    @property
+    def devices(self) -> NDArray:
+        """The kinds of devices there are."""
+        ...
+
+    @property
+    def corners(self) -> NDArray[np.float64]:
+        """The least and the largest x and y of any end of a link, (2, 2), in metres."""
+        ...
+
+    def __len__(self) -> int:
+        """How many links there are."""
+        ...
+
+    def blocks(self, users: int) -> Iterator[Links]:
+        """The links of at most ``users`` users at a time, in the order of their ids."""
+        ...
+
+    def mean_positions(self) -> NDArray[np.float64]:
+        """Each user's mean position over its links, (N, 2), in metres."""
+        ...
+
+
+class MeasurementFolder:
+    """A crowd in a folder of Parquet files, of which one at a time is in memory.
+
+    Opening it reads every file once, with all checks of `Measurements`.
+
+    Parameters
+    ----------
+    path : str or Path
+    on_part : callable, optional
+        Called with (files read, files in all), for a progress bar.
+    """
+
+    def __init__(
+        self, path: str | Path, *, on_part: Callable[[int, int], None] | None = None
+    ) -> None:
+        self.path = Path(path)
+        self._files = sorted(self.path.glob("*.parquet"))
+        if not self._files:
+            raise VeilmapError(f"{self.path} holds no .parquet files of measurements")
+        seen = _Seen()
+        for number, file in enumerate(self._files):
+            seen.add(Measurements.load(file), file)
+            if on_part:
+                on_part(number + 1, len(self._files))
+        self.users = np.concatenate(seen.users)
+        self.crs, self.antennas = seen.public
+        self.stations = stations_among(np.vstack(seen.masts), np.concatenate(seen.ids))
+        self.devices = np.unique(np.concatenate(seen.devices))
+        self.corners = np.vstack([np.min(seen.corners, axis=0)[0], np.max(seen.corners, axis=0)[1]])
+        self._links = seen.links
+
+    def __len__(self) -> int:
+        return self._links
+
+    def blocks(self, users: int) -> Iterator[Links]:
+        """The links of at most ``users`` users at a time, in the order of their ids."""
+        waiting: list[Links] = []
+        for file in self._files:
+            waiting.append(_links_in(file))
+            whole = _joined(waiting)
+            full = whole.users - whole.users % users
+            yield from whole.users_between(0, full).blocks(users)
+            waiting = [whole.users_between(full, whole.users)] if full < whole.users else []
+        if waiting:
+            yield _joined(waiting)
+
+    def mean_positions(self) -> NDArray[np.float64]:
+        """Each user's mean position over its links, (N, 2), in metres."""
+        return self._mean_positions
+
+    @cached_property
+    def _mean_positions(self) -> NDArray[np.float64]:
+        return np.vstack([_links_in(file).mean_positions() for file in self._files])
+
+    def load(self) -> Measurements:
+        """All of it in memory."""
+        parts = [Measurements.load(file) for file in self._files]
+        user, user_xyz, bs_xyz, gain_db, bs, device = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("user", "user_xyz", "bs_xyz", "gain_db", "bs", "device")
+        )
+        return Measurements(user, user_xyz, bs_xyz, gain_db, bs, device, self.crs, self.antennas)
+
+
+def without_antennas(data: Crowd) -> Crowd:
+    """The same crowd with base stations taken to be isotropic."""
+    if isinstance(data, Measurements):
+        return replace(data, antennas=None)
+    plain = copy(data)
+    plain.antennas = None  # type: ignore[misc]
+    return plain
+
+
+def open_crowd(
+    path: str | Path, *, on_part: Callable[[int, int], None] | None = None
+) -> "Measurements | MeasurementFolder":
+    """The measurements in a file, or in a folder of files."""
+    if Path(path).is_dir():
+        return MeasurementFolder(path, on_part=on_part)
+    return Measurements.load(path)
+
+
+def save_parts(
+    parts: Iterable[Measurements], folder: str | Path, *, first: int = 0
+) -> Iterator[Path]:
+    """Write each of ``parts`` as the next file of a folder; numbers begin at ``first``.
+
+    Parts hold whole users, in the order of their ids.
+    """
+    for number, part in enumerate(parts, first):
+        path = Path(folder) / _NAME.format(number)
+        # A user's rows together: reading them back then needs no sorting.
+        part.select(np.argsort(part.user, kind="stable")).save(path)
+        yield path
+
+
+def parts_of(data: Measurements, users: int = _USERS_PER_PART) -> Iterator[Measurements]:
+    """A table in parts of at most ``users`` users."""
+    for first in range(0, len(data.users), users):
+        yield data.select(np.isin(data.user, data.users[first : first + users]))
+
+
+class _Seen:
+    """What the files of a folder hold, gathered while they are read for the first time."""
+
+    def __init__(self) -> None:
+        self.users: list[NDArray] = []
+        self.masts: list[NDArray[np.float64]] = []
+        self.ids: list[NDArray] = []
+        self.devices: list[NDArray] = []
+        self.corners: list[NDArray[np.float64]] = []
+        self.public: tuple[str | None, Antennas | None] = (None, None)
+        self.links = 0
+
+    def add(self, part: Measurements, file: Path) -> None:
+        """The next file's measurements."""
+        if not self.users:
+            self.public = part.crs, part.antennas
+        elif not self.users[-1][-1] < part.users[0]:
+            raise VeilmapError(
+                f"{file} begins with user {part.users[0]}, and the file before it ends with"
+                f" {self.users[-1][-1]}: every user must be whole in one file, and users in the"
+                " order of their ids; `veilmap data split` writes such folders"
+            )
+        elif _as_text(part.crs, part.antennas) != _as_text(*self.public):
+            raise VeilmapError(f"{file} has another coordinate system or other antennas")
+        self.users.append(part.users)
+        masts, ids = part.stations
+        self.masts.append(masts)
+        self.ids.append(np.array(ids))
+        self.devices.append(part.devices)
+        self.corners.append(part.corners)
+        self.links += len(part)
+
+
+def _as_text(crs: str | None, antennas: Antennas | None) -> tuple[str | None, str]:
+    return crs, "" if antennas is None else antennas.as_text()
+
+
+def _links_in(file: Path) -> Links:
+    """The links of a file that was checked before."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(files.existing(file))
+    column = {name: table.column(name).to_numpy() for name in table.column_names}
+    user = column["user"]
+    order: slice | NDArray[np.int64] = slice(None)
+    if not (user[1:] >= user[:-1]).all():
+        order = np.argsort(user, kind="stable")
+        user = user[order]
+    starts = np.flatnonzero(np.append(True, user[1:] != user[:-1]))
+    user_xyz, bs_xyz = (
+        np.column_stack([column[axis][order] for axis in axes]) for axes in _POSITIONS
+    )
+    device = column.get("device", np.zeros(len(user), dtype=np.int64))
+    return Links(
+        np.append(starts, len(user)), user_xyz, bs_xyz, column["gain_db"][order],
+        column["bs"][order], device[order],
+    )  # fmt: skip
+
+
+def _joined(parts: list[Links]) -> Links:
+    """Links of users who follow each other."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = [
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("user_xyz", "bs_xyz", "gain_db", "bs", "device")
+    ]
+    return Links(offsets_of(np.concatenate([part.counts for part in parts])), *rows)

@@ -1,0 +1,184 @@
+"""What a figure shows, as data: studies say what to draw, `plots` draws it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap.geometry.grid import Grid
+
+Values = NDArray[np.float64]
+Kind = Literal["line", "dashed", "dots"]
+
+ATTACKER = "attacker's estimate"
+"""The name of an estimate where there is one attacker only."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve, with a band of one deviation either way where there is one.
+
+    Attributes
+    ----------
+    name : str
+        For the legend; lines of the same name in other panels look alike.
+    x, y : (n,) float
+    deviation : (n,) float, optional
+    kind : "line", "dashed" or "dots"
+        A baseline is dashed.
+    """
+
+    name: str
+    x: Values
+    y: Values
+    deviation: Values | None = None
+    kind: Kind = "line"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves that share axes; labels carry units."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A row of panels with one legend."""
+
+    name: str
+    caption: str
+    panels: tuple[Panel, ...]
+    share_y: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "caption": self.caption,
+            "panels": [
+                {
+                    "title": panel.title,
+                    "x": panel.x_label,
+                    "y": panel.y_label,
+                    "lines": [_line(line) for line in panel.lines],
+                }
+                for panel in self.panels
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class MapPanel:
+    """Values over the ground, and where a user is and attackers look.
+
+    Attributes
+    ----------
+    title : str
+    values : (rows, columns) float
+    user : (2,) float, optional
+    estimates : mapping from name to (2,) float
+        For the legend; those of the same name in other panels look alike.
+    """
+
+    title: str
+    values: Values = field(repr=False)
+    user: Values | None = None
+    estimates: Mapping[str, Values] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Rows of maps of the same ground with one colour scale.
+
+    Attributes
+    ----------
+    scale : str
+        What the colours mean, with its unit.
+    rows : tuple of rows of MapPanel
+        Where the last is shorter, the legend takes its free places.
+    limits : (low, high), optional
+        Of the colour scale; by default from all values.
+    """
+
+    name: str
+    caption: str
+    grid: Grid
+    scale: str
+    rows: tuple[tuple[MapPanel, ...], ...]
+    limits: tuple[float, float] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: what the panels say, not their cells."""
+        panels = [panel.title for row in self.rows for panel in row]
+        return {"name": self.name, "caption": self.caption, "scale": self.scale, "panels": panels}
+
+
+@dataclass(frozen=True)
+class SideView:
+    """A link over obstacles, seen from the side.
+
+    Attributes
+    ----------
+    distance : (n,) float
+        Of each cell's middle along the ground, from the user, in metres.
+    width : (n,) float
+        Of the link's chord over each cell, in metres.
+    obstacles, link : (n,) float
+        h_m and z_m in metres.
+    clear : (n,) float
+        ψ(z_m − h_m).
+    ends : ((distance, height), (distance, height))
+        The user and the base station.
+    """
+
+    name: str
+    caption: str
+    title: str
+    distance: Values = field(repr=False)
+    width: Values = field(repr=False)
+    obstacles: Values = field(repr=False)
+    link: Values = field(repr=False)
+    clear: Values = field(repr=False)
+    ends: tuple[tuple[float, float], tuple[float, float]] = ((0.0, 0.0), (0.0, 0.0))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        cells = {key: getattr(self, key).tolist() for key in ("distance", "obstacles", "link")}
+        return {"name": self.name, "caption": self.caption, "title": self.title} | cells
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Who measured where, and what.
+
+    Attributes
+    ----------
+    user_xy : (J, 2) float
+        Of every link, in metres.
+    gain_db : (J,) float
+    bs_xy : (B, 2) float
+    bs : tuple of str
+        The base stations' ids.
+    """
+
+    title: str
+    user_xy: Values = field(repr=False)
+    gain_db: Values = field(repr=False)
+    bs_xy: Values = field(repr=False)
+    bs: tuple[str, ...]
+
+
+Picture = Curves | Maps | SideView
+
+
+def _line(line: Line) -> dict[str, Any]:
+    deviation = None if line.deviation is None else line.deviation.tolist()
+    return {"name": line.name, "x": line.x.tolist(), "y": line.y.tolist(), "deviation": deviation}

@@ -1,0 +1,52 @@
+"""The same clients and server on Flower: simulated in one command, or deployed on devices.
+
+Flower carries messages, starts apps and authenticates nodes; nothing of that is written here.
+It is an optional extra, and this package is the only place that imports it. Other people's
+Flower apps can use the noise alone: `GeometryAlignedMod`, `UniformNoiseMod`.
+"""
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Any
+
+from veilmap.errors import VeilmapError
+
+if TYPE_CHECKING:
+    from veilmap.flower.mods import GeometryAlignedMod, NoiseMod, UniformNoiseMod
+    from veilmap.flower.simulation import Simulation
+
+__all__ = ["GeometryAlignedMod", "NoiseMod", "Simulation", "UniformNoiseMod", "require"]
+
+# Nothing of ours phones home; these are read when Flower and Ray are imported.
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray warns about devices it does not use
+}
+
+
+def require(*, simulation: bool = False) -> None:
+    """Raise an error where Flower is missing, and switch off its telemetry where it is not."""
+    os.environ.update(QUIET)
+    for module in ("flwr", "ray") if simulation else ("flwr",):
+        if importlib.util.find_spec(module) is None:
+            raise VeilmapError(
+                f"the Flower engine needs {module}: pip install 'veilmap[flower]', or train"
+                " without --engine flower"
+            )
+
+
+def __getattr__(name: str) -> Any:
+    """What imports Flower when it is used."""
+    if name == "Simulation":
+        require(simulation=True)
+        from veilmap.flower import simulation
+
+        return simulation.Simulation
+    if name in __all__:
+        require()
+        from veilmap.flower import mods
+
+        return getattr(mods, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

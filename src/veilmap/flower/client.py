@@ -1,0 +1,124 @@
+"""The client's app: reads its own measurements, answers broadcasts, sends nothing else."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from veilmap._util.plain import described
+from veilmap.data.measurements import Measurements
+from veilmap.errors import VeilmapError
+from veilmap.federation.client import Clients
+from veilmap.federation.messages import Update
+from veilmap.flower import records
+from veilmap.flower.records import Question
+from veilmap.flower.secagg import account, masking
+from veilmap.flower.secagg.enrolment import Enrolment
+from veilmap.flower.secagg.whole_numbers import Scale
+from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a node keeps to itself.
+
+    Attributes
+    ----------
+    data : Measurements
+        Never sent.
+    mechanism : Mechanism
+        The node's own choice: a server that could choose it could switch it off.
+    seed : int or None
+        Of the noise, for studies; None takes it from the operating system.
+    enrolment : Enrolment or None
+        The node's key, its peers and its account. With it the node answers only masked, so that
+        the server sees nothing but sums; without it, it sends uploads.
+    """
+
+    data: Measurements
+    mechanism: Mechanism
+    seed: int | None = None
+    enrolment: Enrolment | None = None
+
+
+def client_app(own: Callable[[Context], Own]) -> ClientApp:
+    """An app for nodes whose data and mechanism ``own`` finds."""
+
+    def mask(message: Message, context: Context, call_next: masking.CallNext) -> Message:
+        mine = own(context)
+        if mine.enrolment is None:
+            return call_next(message, context)
+        return masking.mask(message, context, call_next, mine.enrolment, mine.mechanism)
+
+    app = ClientApp()
+
+    @app.query()
+    def introduce(message: Message, context: Context) -> Message:
+        """Say whom this node speaks for."""
+        mine = own(context)
+        users = mine.data.users.tolist()
+        if mine.enrolment is not None and len(users) != 1:
+            raise VeilmapError(
+                f"in a sum every user has a node of their own, and this one has {len(users)} users"
+            )
+        return Message(records.names(users), reply_to=message)
+
+    @app.train(mods=[mask])
+    def train(message: Message, context: Context) -> Message:
+        """Protected gradients of those users who were asked."""
+        mine, asked = own(context), records.read_question(message.content)
+        asked.broadcast.check()
+        if mine.enrolment is not None:
+            scale = masking.scale_of(context, mine.mechanism)
+            content = _to_be_masked(mine, mine.enrolment, asked, context, scale)
+            return Message(content, reply_to=message)
+        return Message(records.answer(_updates(mine, asked)), reply_to=message)
+
+    return app
+
+
+def _updates(mine: Own, asked: Question) -> list[Update]:
+    """The answers of those of a node's users who were asked."""
+    taken = np.isin(mine.data.users, asked.users)
+    if not taken.any():
+        return []
+    chosen = mine.data.users[taken].tolist()
+    clients = Clients(chosen, mine.data.links.of_users(taken), mine.mechanism, mine.seed)
+    # What users know of their own answers (loss, norms) stays here.
+    return clients.answer(asked.broadcast)[0]
+
+
+def _to_be_masked(
+    mine: Own, enrolment: Enrolment, asked: Question, context: Context, scale: Scale
+) -> records.RecordDict:
+    """The one user's answer as the vector that SecAgg+ masks, paid for before it is computed."""
+    if asked.mechanism != described(mine.mechanism):
+        raise VeilmapError(
+            f"the server reads sums of {asked.mechanism}, this node's are of"
+            f" {described(mine.mechanism)}: give both the same settings"
+        )
+    if list(asked.users) != mine.data.users.tolist():
+        raise VeilmapError(f"this node does not speak for {', '.join(map(str, asked.users))}")
+    session = masking.announced_in(context).session
+    account.enter(enrolment.account, enrolment.owner, session, account.STAGES[2], mine.mechanism)
+    return masking.vector(_packed(mine, asked, scale))
+
+
+def _packed(mine: Own, asked: Question, scale: Scale) -> np.ndarray:
+    """The user's answer in whole numbers; under a promise there always is one.
+
+    Whether something fails here may depend on the data. A server that were told of it would have
+    learnt something that no noise covers, so that the answer is then noise alone.
+    """
+    try:
+        return scale.pack(_updates(mine, asked)[0])
+    except Exception:
+        if not isinstance(mine.mechanism, AggregateGaussian):
+            raise
+        logging.getLogger(__name__).exception("this round's answer of this node is noise alone")
+        users = mine.data.users.tolist()
+        clients = Clients(users, mine.data.links, mine.mechanism, mine.seed)
+        return scale.pack(clients.noise_alone(asked.broadcast)[0])

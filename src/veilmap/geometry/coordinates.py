@@ -1,0 +1,112 @@
+"""From one coordinate system to another; the only place with pyproj."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap._util import checks
+from veilmap.errors import VeilmapError
+
+DEGREES = "EPSG:4326"
+
+_UTM_LATITUDES = (-80.0, 84.0)
+
+Values = NDArray[np.float64]
+
+
+def in_degrees(crs: str) -> bool:
+    """Whether a coordinate system is one of longitudes and latitudes."""
+    return bool(_system(crs).is_geographic)
+
+
+def checked(crs: str) -> str:
+    """``crs`` if maps can be made in it: a plane, in metres."""
+    system = _system(crs)
+    if system.is_geographic:
+        raise VeilmapError(
+            f"{crs} is in degrees; name a projected coordinate system such as EPSG:32633,"
+            " or none for the UTM zone of the positions"
+        )
+    units = {axis.unit_name for axis in system.axis_info[:2]}
+    if not system.is_projected or units != {"metre"}:
+        raise VeilmapError(f"{crs} is not a plane in metres; take one such as EPSG:32633")
+    return crs
+
+
+def utm_zone(longitude: Values, latitude: Values) -> str:
+    """The UTM zone of the median position."""
+    known = np.isfinite(longitude) & np.isfinite(latitude)
+    if not known.any():
+        raise VeilmapError("no position is a latitude and longitude that can be used")
+    east, north = float(np.median(longitude[known])), float(np.median(latitude[known]))
+    if not _UTM_LATITUDES[0] <= north <= _UTM_LATITUDES[1]:
+        raise VeilmapError(
+            f"UTM has no zone at latitude {north:.2f}; are latitude and longitude swapped?"
+            " If not, name a coordinate system with crs=… (--crs)"
+        )
+    zone = min(int((east + 180) // 6) + 1, 60)
+    return f"EPSG:{32600 + zone if north >= 0 else 32700 + zone}"
+
+
+def converted(x: Values, y: Values, source: str, target: str) -> tuple[Values, Values]:
+    """Positions in another coordinate system; NaN where they cannot be had there.
+
+    x is the longitude, y the latitude of positions in degrees.
+    """
+    if same(source, target):
+        return x, y
+    transformer = _pyproj().Transformer.from_crs(_system(source), _system(target), always_xy=True)
+    east, north = (np.asarray(values) for values in transformer.transform(x, y))
+    known = np.isfinite(east) & np.isfinite(north)
+    return np.where(known, east, np.nan), np.where(known, north, np.nan)
+
+
+def to_longitude_latitude(crs: str, xy: ArrayLike) -> Values:
+    """Points of a projected system as (longitude, latitude) in degrees of WGS 84, (n, 2)."""
+    points = checks.points("xy", xy, 2)
+    return np.stack(converted(points[..., 0], points[..., 1], checked(crs), DEGREES), axis=-1)
+
+
+def from_latitude_longitude(crs: str | None, places: ArrayLike) -> Values:
+    """(latitude, longitude) in degrees of WGS 84 as metres of a projected system, (n, 2)."""
+    if crs is None:
+        raise VeilmapError(
+            "the map has no coordinate system, so latitude and longitude mean nothing on it;"
+            " give x and y in metres"
+        )
+    degrees = checks.points("latitude and longitude", places, 2)
+    if (np.abs(degrees) > [90.0, 180.0]).any():
+        raise VeilmapError("latitude lies within ±90 degrees and longitude within ±180")
+    found = converted(degrees[..., 1], degrees[..., 0], DEGREES, checked(crs))
+    if not np.isfinite(found).all():
+        raise VeilmapError(f"a place has no coordinates in {crs}: it is too far from its zone")
+    return np.stack(found, axis=-1)
+
+
+def cf_attributes(crs: str) -> dict[str, Any]:
+    """The attributes of a CF grid mapping, crs_wkt among them."""
+    return _system(checked(crs)).to_cf()
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two names mean the same coordinate system."""
+    return one == other or bool(_system(one) == _system(other))
+
+
+def _system(crs: str) -> Any:
+    pyproj = _pyproj()
+    try:
+        return pyproj.CRS.from_user_input(crs)
+    except pyproj.exceptions.CRSError:
+        raise VeilmapError(
+            f"{crs!r} names no coordinate system; take one such as EPSG:32633"
+        ) from None
+
+
+def _pyproj() -> Any:
+    try:
+        import pyproj
+    except ImportError:
+        raise VeilmapError("coordinate systems need pyproj: pip install 'veilmap[geo]'") from None
+    return pyproj

@@ -1,0 +1,192 @@
+"""The grid of cells, and which of them lie under a link."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap._kernels import links as kernels
+from veilmap._util import checks
+from veilmap.errors import VeilmapError
+
+# A grid this large would take 0.8 GB for one map of heights: surely a slip of units.
+_MOST_CELLS = 100_000_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A rectangle of square cells on the ground.
+
+    Cell m = row * columns + column; rows count north (y), columns east (x). The grid is
+    closed: a point on a line between two cells belongs to the northern or eastern one,
+    a point on the outer edge to the cell it borders.
+
+    Parameters
+    ----------
+    cell_size : float
+        Side of a cell, in metres.
+    shape : tuple of int
+        (rows, columns).
+    origin : tuple of float
+        (x, y) of the south-west corner, in metres.
+    crs : str, optional
+        The projected coordinate system that x and y belong to, such as "EPSG:32633"; without
+        it they are metres of a plane of their own.
+    """
+
+    cell_size: float = 3.0
+    shape: tuple[int, int] = (100, 100)
+    origin: tuple[float, float] = (0.0, 0.0)
+    crs: str | None = None
+
+    def __post_init__(self) -> None:
+        cell_size = checks.number("cell_size", self.cell_size, above=0)
+        if len(self.shape) != 2 or len(self.origin) != 2:
+            raise VeilmapError("a grid's shape is (rows, columns) and its origin is (x, y)")
+        rows, columns = (checks.whole("each of shape", n, least=1) for n in self.shape)
+        x, y = (checks.number("each of origin", v) for v in self.origin)
+        if rows * columns > _MOST_CELLS:
+            raise VeilmapError(
+                f"a grid of {rows} x {columns} cells is too large; take a larger cell_size"
+            )
+        for field, value in (
+            ("cell_size", cell_size),
+            ("shape", (rows, columns)),
+            ("origin", (x, y)),
+        ):
+            object.__setattr__(self, field, value)
+
+    @classmethod
+    def covering(
+        cls, xy: ArrayLike, cell_size: float, margin: float = 0.0, crs: str | None = None
+    ) -> "Grid":
+        """The smallest grid that holds all points ``xy`` with ``margin`` metres around them."""
+        points = checks.points("xy", xy, columns=2).reshape(-1, 2)
+        if len(points) == 0:
+            raise VeilmapError("no points to lay a grid over")
+        size = checks.number("cell_size", cell_size, above=0)
+        low = points.min(axis=0) - margin
+        columns, rows = np.maximum(1, np.ceil((points.max(axis=0) + margin - low) / size))
+        return cls(size, (int(rows), int(columns)), (float(low[0]), float(low[1])), crs)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells, M."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """(west, east, south, north) in metres, as ``imshow`` takes it."""
+        (x, y), (rows, columns) = self.origin, self.shape
+        return x, x + columns * self.cell_size, y, y + rows * self.cell_size
+
+    @property
+    def north_up(self) -> tuple[float, float, float, float, float, float]:
+        """From (column, row) of an image with north on top to (x, y): an affine map's numbers."""
+        west, _, _, north = self.extent
+        return self.cell_size, 0.0, west, 0.0, -self.cell_size, north
+
+    @cached_property
+    def x(self) -> NDArray[np.float64]:
+        """East coordinate of each column's centre, (columns,), in metres."""
+        return self.origin[0] + (np.arange(self.shape[1], dtype=np.float64) + 0.5) * self.cell_size
+
+    @cached_property
+    def y(self) -> NDArray[np.float64]:
+        """North coordinate of each row's centre, (rows,), in metres."""
+        return self.origin[1] + (np.arange(self.shape[0], dtype=np.float64) + 0.5) * self.cell_size
+
+    @cached_property
+    def centres(self) -> NDArray[np.float64]:
+        """c_m: the centre of every cell, (M, 2), in metres."""
+        x, y = np.meshgrid(self.x, self.y)
+        return np.column_stack([x.ravel(), y.ravel()])
+
+    @property
+    def frame(self) -> tuple[float, float, float, int, int]:
+        """The grid as the kernels take it: corner (m), cells per metre, rows, columns."""
+        return (*self.origin, 1.0 / self.cell_size, *self.shape)
+
+    def contains(self, xy: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each point lies on the (closed) grid."""
+        points = checks.points("xy", xy, columns=2)
+        west, east, south, north = self.extent
+        x, y = points[..., 0], points[..., 1]
+        return (x >= west) & (x <= east) & (y >= south) & (y <= north)
+
+    def cell_of(self, xy: ArrayLike) -> NDArray[np.int64]:
+        """The cell of each point; −1 for points off the grid."""
+        points = checks.points("xy", xy, columns=2)
+        steps = np.floor((points - self.origin) / self.cell_size).astype(np.int64)
+        rows, columns = self.shape
+        column = np.minimum(steps[..., 0], columns - 1)
+        row = np.minimum(steps[..., 1], rows - 1)
+        return np.where(self.contains(points), row * columns + column, -1)
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """The cells under some links, link after link.
+
+    Link j owns the slice ``offsets[j]:offsets[j + 1]``, ordered from the link's lower end
+    to its higher one, so that a link and its reverse give the same arrays.
+
+    Attributes
+    ----------
+    offsets : (J + 1,) int
+    cells : (K,) int
+        Cell numbers m.
+    chords : (K,) float
+        Horizontal length of the link over the cell, in metres.
+    heights : (K,) float
+        z_m: height of the link over the middle of that chord, in metres.
+    """
+
+    offsets: NDArray[np.int64]
+    cells: NDArray[np.int64]
+    chords: NDArray[np.float64]
+    heights: NDArray[np.float64]
+
+
+def trace(grid: Grid, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Crossings:
+    """The cells under each link, by exact traversal of the grid.
+
+    - Only the part of a link over the grid counts; a link that misses it has no cells.
+    - A cell that the link merely touches (a corner, a chord below 1e-9 of a cell) is
+      not under it.
+    - A link along a line between cells lies over the northern or eastern ones.
+    - A vertical or zero-length link lies over the one cell at its foot, with chord 0 and
+      the height of its middle (the limit of ever shorter links).
+    """
+    user, bs = paired(user_xyz, bs_xyz)
+    counts = np.empty(len(user), dtype=np.int64)
+    kernels.count_cells(user, bs, grid.frame, counts)
+    offsets = offsets_of(counts)
+    cells = np.empty(offsets[-1], dtype=np.int64)
+    chords = np.empty(offsets[-1])
+    heights = np.empty(offsets[-1])
+    kernels.list_cells(user, bs, grid.frame, offsets, cells, chords, heights)
+    return Crossings(offsets, cells, chords, heights)
+
+
+def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each group starts when groups of these sizes lie one after another, (N + 1,)."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def paired(
+    user_xyz: ArrayLike, bs_xyz: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Both ends of each link as contiguous (J, 3) arrays; a single end serves all links."""
+    user = checks.points("user_xyz", user_xyz)
+    bs = checks.points("bs_xyz", bs_xyz)
+    try:
+        user, bs = np.broadcast_arrays(np.atleast_2d(user), np.atleast_2d(bs))
+    except ValueError:
+        raise VeilmapError(
+            f"user_xyz {user.shape} and bs_xyz {bs.shape} do not pair up link by link"
+        ) from None
+    if user.ndim != 2:
+        raise VeilmapError(f"links must form one list, shape (J, 3), not {user.shape}")
+    return np.ascontiguousarray(user), np.ascontiguousarray(bs)

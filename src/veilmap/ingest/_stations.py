@@ -1,0 +1,112 @@
+"""Base stations from a file of their own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap.data.antennas import impossible_widths
+from veilmap.errors import VeilmapError
+from veilmap.ingest import _names, _parsing, _positions
+from veilmap.ingest._positions import Place
+from veilmap.ingest._raw import RawTable, TableFile
+from veilmap.ingest.results import Stations, Values
+
+
+@dataclass(frozen=True)
+class StationList:
+    """Base stations as their file has them."""
+
+    bs: NDArray
+    place: Place
+    azimuth_deg: Values | None
+    beam_width_deg: Values | None
+
+    def stations(self, xyz: Values) -> Stations:
+        """The same with positions in metres."""
+        return Stations(self.bs, xyz, self.azimuth_deg, self.beam_width_deg)
+
+    def matched(self, wanted: NDArray) -> NDArray[np.int64]:
+        """The number of each wanted base station in the list; −1 where it has none."""
+        listed, wanted = self.bs, np.asarray(wanted)
+        if (listed.dtype.kind in "US") != (wanted.dtype.kind in "US"):
+            listed, wanted = listed.astype(str), wanted.astype(str)
+        order = np.argsort(listed)
+        spot = np.minimum(np.searchsorted(listed[order], wanted), len(order) - 1)
+        number = order[spot]
+        return np.where(listed[number] == wanted, number, -1)
+
+
+def listed(file: TableFile, given: Mapping[str, str]) -> StationList:
+    """The base stations of a file; nothing in it may be missing or wrong."""
+    names = _names.of_stations(file, given)
+    if "bs" not in names:
+        raise VeilmapError(
+            f"{file.path} has no column for the base stations' ids; name it with columns"
+            f" (--column bs=…); it has {_names.listed(file.names)}"
+        )
+    raw = file.load([*dict.fromkeys(names.values())], text=[names["bs"]])
+    if len(raw.broken):
+        _stop(raw, raw.broken, "the line does not have as many fields as line 1")
+    if len(raw) == 0:
+        raise VeilmapError(f"{raw.path} lists no base station")
+    ids = _parsing.ids(raw.columns.column(names["bs"]))
+    if ids.missing.any():
+        _stop(raw, raw.numbers[ids.missing], f"{names['bs']} is missing")
+    again = np.setdiff1d(np.arange(len(raw)), np.unique(ids.codes, return_index=True)[1])
+    if len(again):
+        _stop(raw, raw.numbers[again], f"base station {ids.rows()[again[0]]} is listed twice")
+    numbers = {
+        ours: _parsing.numbers(raw.columns.column(theirs), raw.decimal)
+        for ours, theirs in names.items()
+        if ours != "bs"
+    }
+    for ours, parsed in numbers.items():
+        if parsed.unreadable.any():
+            _stop(raw, raw.numbers[parsed.unreadable], f"{names[ours]} is not a number")
+    place = _place(raw, names, given, numbers)
+    _check_antennas(raw, names, numbers)
+    antenna = [numbers[name].values if name in numbers else None for name in _names.ANTENNA]
+    return StationList(ids.rows(), place, *antenna)
+
+
+def _place(
+    raw: RawTable,
+    names: Mapping[str, str],
+    given: Mapping[str, str],
+    numbers: Mapping[str, _parsing.Parsed],
+) -> Place:
+    try:
+        chosen = _positions.axes("bs", names, given, raw.points is not None)
+    except VeilmapError as error:
+        raise VeilmapError(f"{raw.path}: {error}") from None
+    place = _positions.place(raw, "bs", chosen, numbers)
+    ends = [place.x, place.y, *([] if place.z is None else [place.z])]
+    unknown = ~np.isfinite(np.column_stack(ends)).all(axis=1)
+    if unknown.any():
+        _stop(raw, raw.numbers[unknown], "a position or height is missing")
+    if place.off_earth().any():
+        _stop(
+            raw, raw.numbers[place.off_earth()],
+            "a latitude is beyond 90° or a longitude beyond 180° (are they swapped?)",
+        )  # fmt: skip
+    return place
+
+
+def _check_antennas(
+    raw: RawTable, names: Mapping[str, str], numbers: Mapping[str, _parsing.Parsed]
+) -> None:
+    if "azimuth" in numbers:
+        endless = np.isinf(numbers["azimuth"].values)
+        if endless.any():
+            _stop(raw, raw.numbers[endless], f"{names['azimuth']} is not finite")
+    if "beam_width" in numbers:
+        wrong = impossible_widths(numbers["beam_width"].values)
+        if wrong.any():
+            _stop(raw, raw.numbers[wrong], f"{names['beam_width']} is not over 0° and at most 360°")
+
+
+def _stop(raw: RawTable, rows: NDArray[np.int64], reason: str) -> NoReturn:
+    raise VeilmapError(f"{raw.path}, {raw.row_word} {rows[0]}: {reason}")

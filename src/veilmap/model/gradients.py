@@ -1,0 +1,124 @@
+"""What each user's own data says about the map: gradients, in one pass over the links."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._kernels import degrees
+from veilmap._kernels import links as kernels
+from veilmap._util import checks, threads
+from veilmap.data.links import Links
+from veilmap.model.field import Field
+from veilmap.model.radio_map import HasLinks, RadioMap
+
+# Users whose gradients are held at once: 64 rows of 10,000 cells are 5 MB.
+_USERS_PER_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class LocalGradients:
+    """What each user's own data says about the map.
+
+    Attributes
+    ----------
+    loss : (N,) float
+        F_i: mean squared error of user i, in dB².
+    heights : (N, M) float
+        ∂F_i/∂h, in dB² per metre.
+    propagation : (N, P) float
+        ∂F_i/∂θ in the order of `RadioMap.theta`.
+    counts : (N,) int
+        J_i: links of user i.
+    """
+
+    loss: NDArray[np.float64]
+    heights: NDArray[np.float64]
+    propagation: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+def local_gradients(radio_map: RadioMap, data: HasLinks) -> LocalGradients:
+    """Loss and gradients of every user, in one pass over the links.
+
+    Each user's row costs M floats; `local_gradient_blocks` holds only some at a time.
+    """
+    return gradients_of(radio_map, data.links)
+
+
+def local_gradient_blocks(
+    radio_map: RadioMap, data: HasLinks, users: int = _USERS_PER_BLOCK
+) -> Iterator[LocalGradients]:
+    """The same as `local_gradients`, ``users`` users at a time."""
+    for block in data.links.blocks(checks.whole("users", users, least=1)):
+        yield gradients_of(radio_map, block)
+
+
+def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
+    """Loss and gradients of every user of ``links``, in one pass."""
+    if radio_map.field is not None:
+        return _field_gradients(radio_map, radio_map.field, links)
+    links = radio_map.without_patterns(links)
+    grid, theta = radio_map.grid, radio_map.propagation.as_array()
+    loss = np.empty(links.users)
+    by_heights = np.empty((links.users, grid.cells))
+    by_theta = np.empty((links.users, len(theta)))
+    if radio_map.propagation.between or len(radio_map.offsets):
+        return _rich_gradients(radio_map, links, loss, by_heights, by_theta)
+
+    def part(start: int, stop: int) -> None:
+        kernels.user_gradients(
+            start, stop, links.offsets, links.user_xyz, links.bs_xyz, links.gain_db,
+            grid.frame, radio_map.terrain, theta, loss, by_heights, by_theta,
+        )  # fmt: skip
+
+    threads.run_parts(part, threads.even_groups(links.offsets))
+    return LocalGradients(loss, by_heights, by_theta, links.counts)
+
+
+def _field_gradients(radio_map: RadioMap, field: Field, links: Links) -> LocalGradients:
+    """∂F_i/∂c of a field c at c = 0, then ∂²F_i/∂c², taken to be diagonal; loss as it is now.
+
+    F_i is a square in c, so that these two say all there is to know.
+    """
+    user = np.repeat(np.arange(links.users), links.counts)
+    now = links.gain_db - radio_map.predict_links(links)
+    loss = np.bincount(user, now**2, links.users) / links.counts
+    left_over = now + field.at(links.user_xyz, links.bs_xyz, links.bs)
+    each = 2.0 / links.counts[user]
+    numbers, shares = field.shares(links.user_xyz, links.bs_xyz, links.bs)
+    by_field = np.zeros((links.users, 2, field.values.size))
+    np.add.at(by_field[:, 0], (user[:, None], numbers), (-each * left_over)[:, None] * shares)
+    np.add.at(by_field[:, 1], (user[:, None], numbers), each[:, None] * shares)
+    unmoved = np.zeros((links.users, len(radio_map.theta)))
+    return LocalGradients(loss, by_field.reshape(links.users, -1), unmoved, links.counts)
+
+
+def _rich_gradients(
+    radio_map: RadioMap,
+    links: Links,
+    loss: NDArray[np.float64],
+    by_heights: NDArray[np.float64],
+    by_theta: NDArray[np.float64],
+) -> LocalGradients:
+    """The same with more laws than two, or with offsets."""
+    grid, numbers = radio_map.grid, radio_map.offset_numbers(links)
+    offsets = np.append(radio_map.offsets.values, 0.0)  # the last one is nobody's
+    gain = links.gain_db - offsets[numbers].sum(axis=0)
+    powers, theta = np.array(radio_map.propagation.powers), radio_map.propagation.as_array()
+    residuals = np.empty(len(gain))
+
+    def part(start: int, stop: int) -> None:
+        degrees.user_gradients(
+            start, stop, links.offsets, links.user_xyz, links.bs_xyz, gain, grid.frame,
+            radio_map.terrain, powers, theta, loss, by_heights, by_theta, residuals,
+        )  # fmt: skip
+
+    threads.run_parts(part, threads.even_groups(links.offsets))
+    slopes = -2.0 * residuals / np.repeat(links.counts, links.counts)  # ∂F_i/∂γ
+    user = np.repeat(np.arange(links.users), links.counts)
+    by_offsets = np.zeros((links.users, len(offsets)))
+    for own in numbers:
+        np.add.at(by_offsets, (user, own), slopes)
+    return LocalGradients(loss, by_heights, np.hstack([by_theta, by_offsets[:, :-1]]), links.counts)
