@@ -98,9 +98,8 @@ def test_every_engine_gives_the_same_bits(engine, town):
 
 def test_every_engine_honours_participation_and_dropouts(engine, town):
     crowd = vm.Participation(share=0.6, dropout=0.2, late=0.1)
-    reference = training(town, participation=crowd, rounds=8).play(
-        LocalExchange(town[1], ALIGNED, 5)
-    )
+    there = LocalExchange(town[1], ALIGNED, 5)
+    reference = training(town, participation=crowd, rounds=8).play(there)
     run = training(town, participation=crowd, rounds=8).play(engine.exchange(town[1]))
     same(run, reference)
     assert [(r.clients, r.dropped, r.late) for r in run.history] == [

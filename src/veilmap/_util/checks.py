@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 
 def number(name: str, value: Any, *, above: float = -math.inf, least: float = -math.inf) -> float:
@@ -14,13 +14,13 @@ def number(name: str, value: Any, *, above: float = -math.inf, least: float = -m
     try:
         result = float(value)
     except (TypeError, ValueError):
-        raise VeilmapError(f"{name} must be a number, not {value!r}") from None
+        raise ConfigurationError(f"{name} must be a number, not {value!r}", name) from None
     if not math.isfinite(result):
-        raise VeilmapError(f"{name} must be finite, not {result}")
+        raise ConfigurationError(f"{name} must be finite, not {result}", name)
     if result <= above:
-        raise VeilmapError(f"{name} must be greater than {above:g}, not {result:g}")
+        raise ConfigurationError(f"{name} must be greater than {above:g}, not {result:g}", name)
     if result < least:
-        raise VeilmapError(f"{name} must be at least {least:g}, not {result:g}")
+        raise ConfigurationError(f"{name} must be at least {least:g}, not {result:g}", name)
     return result
 
 
@@ -28,9 +28,9 @@ def whole(name: str, value: Any, *, least: int) -> int:
     """``value`` as an int that is >= ``least``; 3.0 passes, 3.5 does not."""
     exact = number(name, value)
     if exact != int(exact):
-        raise VeilmapError(f"{name} must be a whole number, not {exact:g}")
+        raise ConfigurationError(f"{name} must be a whole number, not {exact:g}", name)
     if exact < least:
-        raise VeilmapError(f"{name} must be at least {least}, not {int(exact)}")
+        raise ConfigurationError(f"{name} must be at least {least}, not {int(exact)}", name)
     return int(exact)
 
 
@@ -39,14 +39,16 @@ def floats(name: str, value: ArrayLike) -> NDArray[np.float64]:
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise VeilmapError(f"{name} must hold numbers only") from None
+        raise ConfigurationError(f"{name} must hold numbers only", name) from None
 
 
 def points(name: str, value: ArrayLike, columns: int = 3) -> NDArray[np.float64]:
     """``value`` as a float64 array of finite coordinates, shape (..., columns)."""
     result = floats(name, value)
     if result.ndim == 0 or result.shape[-1] != columns:
-        raise VeilmapError(f"{name} must have shape (..., {columns}), not {result.shape}")
+        raise ConfigurationError(
+            f"{name} must have shape (..., {columns}), not {result.shape}", name
+        )
     if not np.isfinite(result).all():
-        raise VeilmapError(f"{name} has a coordinate that is not finite")
+        raise ConfigurationError(f"{name} has a coordinate that is not finite", name)
     return result

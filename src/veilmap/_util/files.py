@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 
 _SECONDS_BETWEEN_TRIES = 0.05
 
@@ -30,7 +30,7 @@ def replacing(path: Path, *, secret: bool = False) -> Iterator[Path]:
             dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix
         )
     except OSError as error:
-        raise VeilmapError(f"cannot write {path}: {error.strerror}") from error
+        raise DataError(f"cannot write {path}: {error.strerror}") from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -44,7 +44,7 @@ def replacing(path: Path, *, secret: bool = False) -> Iterator[Path]:
         temporary.replace(path)
         _sync_folder(path.parent)  # the new name is durable only then
     except OSError as error:
-        raise VeilmapError(f"cannot write {path}: {error.strerror or error}") from error
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -93,7 +93,7 @@ def _acquired(path: Path, deadline: float) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            raise VeilmapError(f"cannot write {path}: {error.strerror}") from error
+            raise DataError(f"cannot write {path}: {error.strerror}") from error
         try:
             _acquire(handle, path, deadline)
             if path.exists() and path.stat().st_ino == os.fstat(handle).st_ino:
@@ -111,10 +111,10 @@ def _acquire(handle: int, path: Path, deadline: float) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise VeilmapError(f"{path} is locked by {_holder(handle)}") from None
+                raise DataError(f"{path} is locked by {_holder(handle)}") from None
             time.sleep(_SECONDS_BETWEEN_TRIES)
         except OSError as error:
-            raise VeilmapError(f"cannot lock {path}: {error.strerror}") from error
+            raise DataError(f"cannot lock {path}: {error.strerror}") from error
         else:
             os.ftruncate(handle, 0)  # what a killed holder left
             return
@@ -146,7 +146,7 @@ def existing(path: str | Path) -> Path:
     """``path`` if it is a file that can be opened, else a clear error."""
     path = Path(path)
     if not path.exists():
-        raise VeilmapError(f"{path} does not exist")
+        raise DataError(f"{path} does not exist")
     if path.is_dir():
-        raise VeilmapError(f"{path} is a folder, not a file")
+        raise DataError(f"{path} is a folder, not a file")
     return path

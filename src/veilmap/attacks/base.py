@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.posterior import Posterior
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, ServerSees, Transcript
 
@@ -74,9 +74,9 @@ class Attack(ABC):
     def check(self, transcript: Transcript) -> None:
         """Refuse a transcript that does not hold what this attack works on."""
         if not transcript.rounds:
-            raise VeilmapError("the transcript holds no round: train with keep_uploads")
+            raise ConfigurationError("the transcript holds no round: train with keep_uploads")
         if transcript.server_sees not in self.sees:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"the attack {self.name} needs {' or '.join(sorted(self.sees))};"
                 f" in this run the server sees only {transcript.server_sees}"
             )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from veilmap._kernels import candidates as kernels
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.attacks.blocks import Blocks
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
@@ -50,7 +50,7 @@ class Candidates:
     def of(cls, transcript: Transcript, altitude: float) -> "Candidates":
         """The candidates that a transcript's public facts give."""
         if len(transcript.base_stations) == 0:
-            raise VeilmapError(
+            raise ConfigurationError(
                 "this run does not say where base stations are, and attacks that compare places"
                 " need to know: give them to train (stations), or the truth as Measurements"
             )

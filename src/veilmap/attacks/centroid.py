@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.attacks.base import PointAttack
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry.grid import Grid
 
@@ -27,7 +27,7 @@ class WeightedCentroid(PointAttack):
 
     def __post_init__(self) -> None:
         if not self.power > 0:
-            raise VeilmapError(f"power must be greater than 0, not {self.power:g}")
+            raise ConfigurationError(f"power must be greater than 0, not {self.power:g}")
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
 from veilmap.attacks.base import Attack, Estimates, Placed, When
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry.grid import Grid
 
@@ -48,7 +48,9 @@ class PriorOnly(Attack):
             return grid.centres.mean(axis=0)
         weights = checks.floats("prior", self.prior).ravel()
         if weights.shape != (grid.cells,):
-            raise VeilmapError(f"the prior needs {grid.cells} weights, not {len(weights)}")
+            raise ConfigurationError(f"the prior needs {grid.cells} weights, not {len(weights)}")
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
-            raise VeilmapError("the prior's weights must be finite, not negative, and not all 0")
+            raise ConfigurationError(
+                "the prior's weights must be finite, not negative, and not all 0"
+            )
         return weights @ grid.centres / weights.sum()

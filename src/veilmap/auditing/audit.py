@@ -23,7 +23,7 @@ from veilmap.attacks import (
 from veilmap.attacks.base import When
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation import Run, Transcript
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
@@ -236,7 +236,7 @@ def _chosen(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
     """The transcript with only the rounds to audit."""
     kept = sorted(transcript.rounds)
     if not kept:
-        raise VeilmapError("the run kept no round to audit: train with keep_uploads")
+        raise ConfigurationError("the run kept no round to audit: train with keep_uploads")
     fields = {n for n in kept if transcript.rounds[n].broadcast.radio_map.field is not None}
     if rounds is None:
         usable = [number for number in kept if number not in fields] or kept
@@ -244,13 +244,13 @@ def _chosen(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
         rounds = [usable[i] for i in np.unique(np.round(steps).astype(int))]
     for number in rounds:
         if number in fields:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"round {number + 1} learns a residual field, which no attack here reads; audit"
                 " earlier rounds"
             )
         if number not in transcript.rounds:
             known = ", ".join(str(n + 1) for n in kept[:12]) + (", …" if len(kept) > 12 else "")
-            raise VeilmapError(f"round {number + 1} was not kept; there are {known}")
+            raise ConfigurationError(f"round {number + 1} was not kept; there are {known}")
     return replace(transcript, rounds={n: transcript.rounds[n] for n in sorted(set(rounds))})
 
 
@@ -269,7 +269,7 @@ def _positions(truth: Truth, transcript: Transcript) -> dict[ClientId, NDArray[n
     clients = transcript.wanted(transcript.rounds.values())
     for client in clients:
         if client not in truth:
-            raise VeilmapError(f"the true position of user {client} is not given")
+            raise ConfigurationError(f"the true position of user {client} is not given")
     return {client: np.asarray(truth[client], dtype=np.float64) for client in clients}
 
 

@@ -27,7 +27,7 @@ from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.remembered import RememberedCandidates
 from veilmap.data.links import Links
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
 from veilmap.model.gradients import LocalGradients, gradients_of
@@ -176,7 +176,7 @@ class Witness:
         for client in self.users(number):
             if str(client) == text:
                 return client
-        raise VeilmapError(f"no user {text} took part in round {number + 1}")
+        raise ConfigurationError(f"no user {text} took part in round {number + 1}")
 
     @property
     def compares(self) -> bool:
@@ -217,7 +217,7 @@ class Witness:
                 received[name] = sent.uploads[0]
             deviations = self._deviations(knobs, raw)
         if not received:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"user {user}: this run kept no upload of theirs in round {number + 1}, and the"
                 " measurements are not at hand to compute it"
             )
@@ -247,7 +247,7 @@ class Witness:
         if self.data is not None:
             clients, own = self._summed(number, user, knobs, received)
         if not received:
-            raise VeilmapError("this run kept no sum, and the measurements are not at hand")
+            raise ConfigurationError("this run kept no sum, and the measurements are not at hand")
         prepared = self.prepared(number)
         schemes = {
             name: Scheme(heights, self._of_sum(number, name, heights, clients, user, knobs))
@@ -292,7 +292,7 @@ class Witness:
         """Add each scheme's mean upload to ``received``; who is in it, and the user's own."""
         clients = self.users(number)
         if len(clients) * self.transcript.grid.cells > _SUMMED_VALUES:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"a sum over {len(clients):,} users takes too long to try out here; this view"
                 f" adds up {_SUMMED_VALUES // self.transcript.grid.cells:,} at most on this map"
             )
@@ -384,7 +384,7 @@ class Witness:
 
     def _seen(self, number: int) -> SeenRound | SeenSum:
         if number not in self.transcript.rounds:
-            raise VeilmapError(f"round {number + 1} was not kept")
+            raise ConfigurationError(f"round {number + 1} was not kept")
         return self.transcript.rounds[number]
 
     def _sent_upload(self, seen: SeenRound | SeenSum, user: ClientId) -> dict[str, NDArray]:

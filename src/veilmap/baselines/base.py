@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util.ids import in_order, places
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.geometry.grid import paired
 from veilmap.model.evaluation import KnowsDevices, Predictor
 from veilmap.model.radio_map import HasMeasurements
@@ -78,4 +78,4 @@ def tree_of(points: NDArray[np.float64]) -> "KDTree":
 
 def not_fitted() -> VeilmapError:
     """What to say to whoever predicts too early."""
-    return VeilmapError("fit the baseline before predicting with it")
+    return ConfigurationError("fit the baseline before predicting with it")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from veilmap.baselines.base import AnswersByStation, Stations, not_fitted
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.model.radio_map import log_distance
 
 _MOST_CATEGORIES = 255  # scikit-learn's limit
@@ -27,7 +27,7 @@ class GradientBoosting(AnswersByStation):
         try:
             from sklearn.ensemble import HistGradientBoostingRegressor
         except ImportError:
-            raise VeilmapError(
+            raise ConfigurationError(
                 "gradient boosting needs scikit-learn: pip install 'veilmap[learn]'"
             ) from None
         self._stations = Stations.of(data)

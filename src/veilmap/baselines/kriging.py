@@ -10,7 +10,7 @@ from veilmap._util import checks
 from veilmap.baselines.base import AnswersByStation, Stations, not_fitted
 from veilmap.baselines.log_distance import LogDistance
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import paired
 from veilmap.model.radio_map import HasMeasurements
 
@@ -49,7 +49,9 @@ class OrdinaryKriging(AnswersByStation):
         try:
             from pykrige.ok import OrdinaryKriging as Kriging
         except ImportError:
-            raise VeilmapError("kriging needs PyKrige: pip install 'veilmap[baselines]'") from None
+            raise ConfigurationError(
+                "kriging needs PyKrige: pip install 'veilmap[baselines]'"
+            ) from None
         self._stations = Stations.of(data)
         number = self._stations.numbers(data.bs, data.bs_xyz)
         self._fields = []

@@ -12,7 +12,7 @@ import typer
 from veilmap._util import files
 from veilmap.cli.options import Seed, console, listed, progress_bar, writable_folder
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _folds(
     unknown = set(schemes) - {"users", "blocks", "few"}
     if unknown or not schemes:
         named = ", ".join(sorted(unknown))
-        raise VeilmapError(f"--schemes takes users, blocks and few, not {named!r}")
+        raise ConfigurationError(f"--schemes takes users, blocks and few, not {named!r}")
     for scheme in schemes:
         if scheme == "users":
             made = [by_users(data, folds, seed=seed)]
@@ -168,9 +168,9 @@ class _Kept:
             settings = found["settings"]
             scores = [Score(**score) for score in found["scores"]]
         except (OSError, ValueError, KeyError, TypeError):
-            raise VeilmapError(f"{path} is not a comparison; name another file") from None
+            raise ConfigurationError(f"{path} is not a comparison; name another file") from None
         if settings != self.settings:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"{path} was made from other data or settings; name another file, or remove it"
             )
         return scores
@@ -214,7 +214,7 @@ def _heights(buildings: Path | None, grid: Grid) -> "np.ndarray | None":
 def _calibrated(text: str) -> tuple[Any, ...]:
     named = tuple(listed(text))
     if set(named) - {"stations", "devices"}:
-        raise VeilmapError(f"--calibrate takes stations and devices, not {text!r}")
+        raise ConfigurationError(f"--calibrate takes stations and devices, not {text!r}")
     return named
 
 
@@ -224,14 +224,14 @@ def _counts(text: str) -> list[int]:
     except ValueError:
         counts = []
     if not counts:
-        raise VeilmapError(f"--few takes numbers of links such as 300,3000, not {text!r}")
+        raise ConfigurationError(f"--few takes numbers of links such as 300,3000, not {text!r}")
     return counts
 
 
 def _round_number(metres: float, who: str) -> float:
     """The nearest of 1, 2, 3, 5, 10, 20, … metres."""
     if metres <= 0:
-        raise VeilmapError(f"all {who} at one place")
+        raise ConfigurationError(f"all {who} at one place")
     steps = np.array([1, 2, 3, 5, 10])
     power = 10.0 ** np.floor(np.log10(metres))
     return float(power * steps[np.argmin(np.abs(np.log(steps * power / metres)))])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from veilmap.cli.options import console, progress_bar, writable_folder
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from veilmap.data.measurements import Measurements
@@ -164,7 +164,7 @@ def convert(
 
     _check_ending("OUT", out, _TABLES)
     if out.absolute() == file.absolute():
-        raise VeilmapError(f"{out} is the table itself; name another file to write")
+        raise ConfigurationError(f"{out} is the table itself; name another file to write")
     writable_folder(out.parent)
     options = _options(
         columns, crs, quantity, tx_power, missing, stations, wide, split_gap, user_per,
@@ -214,7 +214,7 @@ def make(
 
     there = sorted(folder.glob("*.parquet"))
     if there and not resume:
-        raise VeilmapError(f"{folder} holds measurements already; --resume goes on with them")
+        raise ConfigurationError(f"{folder} holds measurements already; --resume goes on with them")
     writable_folder(folder)
     scene = Scene.synthetic(city, size=size, base_stations=stations, buildings=buildings)
     # What is public of the city, for trainings that may not take it from users' measurements.
@@ -252,7 +252,7 @@ def split(
     from veilmap.data.measurements import Measurements
 
     if any(folder.glob("*.parquet")):
-        raise VeilmapError(f"{folder} holds measurements already; name another folder")
+        raise ConfigurationError(f"{folder} holds measurements already; name another folder")
     writable_folder(folder)
     data = Measurements.load(file)
     parts = list(save_parts(parts_of(data, per_file), folder))
@@ -282,16 +282,16 @@ def _named(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, sign, column = text.partition("=")
         if not (name and sign and column):
-            raise VeilmapError(f"--column takes NAME=COLUMN such as gain=rsrp, not {text!r}")
+            raise ConfigurationError(f"--column takes NAME=COLUMN such as gain=rsrp, not {text!r}")
         if name in named:
-            raise VeilmapError(f"--column names {name} twice: {named[name]} and {column}")
+            raise ConfigurationError(f"--column names {name} twice: {named[name]} and {column}")
         named[name] = column
     return named
 
 
 def _check_ending(what: str, path: Path, endings: Sequence[str]) -> None:
     if path.suffix.lower() not in endings:
-        raise VeilmapError(f"{what} ends in {' or '.join(endings)}, not {path.name!r}")
+        raise ConfigurationError(f"{what} ends in {' or '.join(endings)}, not {path.name!r}")
 
 
 def _survey(data: "Measurements", file: Path) -> "Survey":

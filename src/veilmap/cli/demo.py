@@ -7,7 +7,7 @@ import typer
 
 from veilmap.cli.options import Seed, console, progress_bar, writable_folder
 from veilmap.cli.serve import show
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation import HistoryRow
 
 
@@ -57,7 +57,7 @@ def _free_for_runs(folder: Path) -> Path:
 
     require_server()
     if folder.exists():
-        raise VeilmapError(
+        raise ConfigurationError(
             f"{folder} is there already: look at it with veilmap serve {folder}, or name another"
             " --out"
         )

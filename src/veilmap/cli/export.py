@@ -10,7 +10,7 @@ from veilmap import layers
 from veilmap.cli.options import console, progress_bar, writable_folder
 from veilmap.cli.stations import Stations, Subject, named, numbers, only_one
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.export import ENDINGS, Written, check, write
 from veilmap.federation.study import STUDY
 from veilmap.layers import Layer
@@ -49,12 +49,12 @@ class _Beams:
         """Refuse another number of antennas than of base stations."""
         for option, given in (("--azimuth", self.azimuths), ("--beam-width", self.widths)):
             if len(given) not in (0, stations):
-                raise VeilmapError(
+                raise ConfigurationError(
                     f"{option} is given {len(given)} times for {stations} base stations"
                     " named by place; give it once for each (nan where it is not known)"
                 )
         if self.widths and not self.azimuths:
-            raise VeilmapError("--beam-width needs --azimuth: where the beam looks")
+            raise ConfigurationError("--beam-width needs --azimuth: where the beam looks")
 
 
 def export(
@@ -144,15 +144,17 @@ def export(
 
 def _check_options(layer: str, given: set[str]) -> None:
     if layer not in _OPTIONS:
-        raise VeilmapError(f"no layer {layer!r}; there are {', '.join(_OPTIONS)}")
+        raise ConfigurationError(f"no layer {layer!r}; there are {', '.join(_OPTIONS)}")
     unused = sorted(given - _OPTIONS[layer])
     if unused:
-        raise VeilmapError(f"the layer {layer} has no use for {', '.join(unused)}")
+        raise ConfigurationError(f"the layer {layer} has no use for {', '.join(unused)}")
 
 
 def _check_keeps_inputs(out: Path, *inputs: Path | None) -> None:
     if out.resolve() in {path.resolve() for path in inputs if path is not None}:
-        raise VeilmapError(f"{out} is what the layer is made from; name another file to write")
+        raise ConfigurationError(
+            f"{out} is what the layer is made from; name another file to write"
+        )
 
 
 def _predicted(
@@ -194,7 +196,9 @@ def _best_server(
     if len(stations) == 0:
         stations, where = subject.stations(), f"as in {subject.path}/base_stations.csv"
     if len(stations) == 0:
-        raise VeilmapError(f"{subject.path} names no base stations: name them, --bs x,y,z for each")
+        raise ConfigurationError(
+            f"{subject.path} names no base stations: name them, --bs x,y,z for each"
+        )
     if stations.ids and len(stations) <= _LISTED:
         where = f"in this order: {', '.join(stations.ids)}"
     console.print(f"{len(stations)} base stations, numbered from 0 {where}", highlight=False)
@@ -211,7 +215,7 @@ def _data(subject: Subject, layer: str, data: Path | None) -> Measurements:
     if subject.run:
         return measurements_behind(subject.path, data)[0]
     if data is None:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"{layer} is made from measurements: name them with --data, or give a run's folder"
         )
     return Measurements.load(data)
@@ -231,7 +235,9 @@ def _uncertainty(
     from veilmap.federation.training import settings_of
 
     if not subject.run:
-        raise VeilmapError("uncertainty needs a run's folder, which says how the map was trained")
+        raise ConfigurationError(
+            "uncertainty needs a run's folder, which says how the map was trained"
+        )
     run = RunFolder(subject.path)
     settings = settings_of(run.config())
     if subject.promised:

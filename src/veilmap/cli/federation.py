@@ -10,7 +10,7 @@ from veilmap import flower
 from veilmap.cli.options import AllowMissing, Budget, Delta, Epsilon, Sees, console, writable_folder
 from veilmap.cli.train import mechanism_from, trust_from
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation import Participation
 from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.runs.source import Source
@@ -152,10 +152,12 @@ def run(folder: Folder) -> None:
 
     federation = deploy.Federation.load(folder)
     if not all(process.running for process in deploy.status(federation)):
-        raise VeilmapError(f"not everything is running; veilmap federation up {folder} starts it")
+        raise ConfigurationError(
+            f"not everything is running; veilmap federation up {folder} starts it"
+        )
     code = deploy.run(federation)
     if code or not (federation.folder / "run" / "radio_map.nc").exists():
-        raise VeilmapError(
+        raise ConfigurationError(
             f"the run did not end well; {federation.folder / 'logs'} says why; run it again to"
             " go on"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -51,13 +51,15 @@ def counted(option: str, text: str) -> list[int]:
         return [int(part) - 1 for part in text.split(",") if part.strip()]
     except ValueError:
         either = " or all" if option == "--keep-uploads" else ""
-        raise VeilmapError(f"{option} takes rounds such as 1,50{either}, not {text!r}") from None
+        raise ConfigurationError(
+            f"{option} takes rounds such as 1,50{either}, not {text!r}"
+        ) from None
 
 
 def writable_file(path: Path) -> None:
     """Fail before the work, not after it."""
     if path.is_dir():
-        raise VeilmapError(f"{path} is a folder; name a file to write to")
+        raise ConfigurationError(f"{path} is a folder; name a file to write to")
     writable_folder(path.parent)
 
 
@@ -66,9 +68,9 @@ def writable_folder(folder: Path) -> None:
     parents = (folder, *folder.absolute().parents)
     nearest = next(parent for parent in parents if parent.exists())
     if not nearest.is_dir():
-        raise VeilmapError(f"{nearest} is a file; name a folder to write to")
+        raise ConfigurationError(f"{nearest} is a file; name a folder to write to")
     if not os.access(nearest, os.W_OK):
-        raise VeilmapError(f"cannot write to the folder {nearest}; name another one")
+        raise ConfigurationError(f"cannot write to the folder {nearest}; name another one")
 
 
 def folder_names(runs: Sequence[Path]) -> list[str]:

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from veilmap.cli.options import console, folder_names, writable_folder
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.study import unpublished
 
 _ENDINGS = (".html", ".htm")
@@ -70,8 +70,8 @@ def _file(runs: Sequence[Path], out: Path | None, study: bool) -> Path:
     if out is None and len(runs) == 1:
         path = (unpublished(runs[0]) if study else runs[0]) / "report.html"
     if path.suffix.lower() not in _ENDINGS:
-        raise VeilmapError(f"{path}: a report is written as .html")
+        raise ConfigurationError(f"{path}: a report is written as .html")
     if path.is_dir():
-        raise VeilmapError(f"{path} is a folder; name a file to write")
+        raise ConfigurationError(f"{path} is a folder; name a file to write")
     writable_folder(path.parent)
     return path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from veilmap.cli.options import console, progress_bar, writable_folder
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from veilmap.paper.experiments.running import Plan
@@ -102,7 +102,7 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts]
     for (name, sign, value), text in zip(pairs, texts, strict=True):
         if not (name.strip() and sign and value.strip()):
-            raise VeilmapError(f"--set takes NAME=VALUE such as budgets=1,10, not {text!r}")
+            raise ConfigurationError(f"--set takes NAME=VALUE such as budgets=1,10, not {text!r}")
     return {name.strip(): value for name, _, value in pairs}
 
 

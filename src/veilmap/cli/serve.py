@@ -8,7 +8,7 @@ import typer
 
 from veilmap._util.files import existing
 from veilmap.cli.options import console, writable_folder
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 _SHORTEST_TOKEN = 16
 
@@ -57,11 +57,15 @@ def serve(
     """
     for path in runs or ():
         if not path.is_dir():
-            raise VeilmapError(f"{path} is no folder: name a run's folder, or one that holds runs")
+            raise ConfigurationError(
+                f"{path} is no folder: name a run's folder, or one that holds runs"
+            )
     if buildings is not None:
         existing(buildings)
     if token is not None and len(token) < _SHORTEST_TOKEN:
-        raise VeilmapError(f"the token is too short to keep anybody out: {_SHORTEST_TOKEN} letters")
+        raise ConfigurationError(
+            f"the token is too short to keep anybody out: {_SHORTEST_TOKEN} letters"
+        )
     writable_folder(new_runs)
     show(
         runs or [], new_runs=new_runs, buildings=buildings, study=study, open_page=open_page,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.layers.known import such_as
 from veilmap.model.radio_map import RadioMap
 
@@ -72,7 +72,7 @@ def named(
 ) -> Stations:
     """The base stations that options name."""
     if ids and (bs or bs_latlon):
-        raise VeilmapError(
+        raise ConfigurationError(
             "--station knows an offset and a pattern, --bs does not: name all base stations by id,"
             " or all by place"
         )
@@ -93,18 +93,18 @@ def only_one(subject: Subject, layer: str, stations: Stations) -> Stations:
     way, such = "--bs x,y,z", ""
     if known.ids:
         way, such = f"--station ID or {way}", f"; the run has {len(known)}, such as {known.ids[0]}"
-    raise VeilmapError(f"{layer} needs one base station: name it with {way}{such}")
+    raise ConfigurationError(f"{layer} needs one base station: name it with {way}{such}")
 
 
 def _by_id(subject: Subject, ids: Sequence[str]) -> Stations:
     if not subject.run:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"{subject.path} is a map, which does not say where its base stations are: name the"
             " run's folder instead, or the place with --bs x,y,z"
         )
     known = subject.stations()
     if not known.ids:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"the run in {subject.path} was not told where base stations are: name the place with"
             " --bs x,y,z"
         )
@@ -112,12 +112,12 @@ def _by_id(subject: Subject, ids: Sequence[str]) -> Stations:
     for wanted in ids:
         own = [row for row, one in enumerate(known.ids) if one == wanted]
         if not own:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"the run in {subject.path} has no base station {wanted!r};"
                 f" {such_as([*dict.fromkeys(known.ids)])}"
             )
         if len(own) > 1:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"base station {wanted!r} of {subject.path} is at {len(own)} places: name one with"
                 f" --bs, such as {_text(known.xyz[own[0]])}"
             )
@@ -134,7 +134,7 @@ def _places(crs: str | None, bs: Sequence[str], bs_latlon: Sequence[str]) -> NDA
         try:
             xy = from_latitude_longitude(crs, [latitude, longitude])
         except VeilmapError as error:
-            raise VeilmapError(f"--bs-latlon: {error}") from None
+            raise ConfigurationError(f"--bs-latlon: {error}") from None
         stations.append([*xy.tolist(), z])
     return np.array(stations, dtype=np.float64).reshape(-1, 3)
 
@@ -147,7 +147,7 @@ def numbers(option: str, text: str, count: int | None = None) -> list[float]:
         found = []
     if not found or not np.isfinite(found).all() or count not in (None, len(found)):
         wanted = f"{count} numbers" if count else "numbers"
-        raise VeilmapError(f"{option} takes {wanted} with commas between, not {text!r}")
+        raise ConfigurationError(f"{option} takes {wanted} with commas between, not {text!r}")
     return found
 
 

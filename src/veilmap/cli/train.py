@@ -24,7 +24,7 @@ from veilmap.cli.options import (
 from veilmap.cli.stations import numbers
 from veilmap.data.folders import Crowd, without_antennas
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation import HistoryRow, NoiseAwareStep, Run
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
@@ -216,9 +216,11 @@ def _engine(name: str, ray_address: str | None) -> Engine | None:
     if name == "flower":
         return flower.Simulation(ray_address)
     if name != "in-process":
-        raise VeilmapError(f"--engine is in-process or flower, not {name!r}")
+        raise ConfigurationError(f"--engine is in-process or flower, not {name!r}")
     if ray_address is not None:
-        raise VeilmapError("--ray-address: a cluster simulates Flower's nodes: --engine flower")
+        raise ConfigurationError(
+            "--ray-address: a cluster simulates Flower's nodes: --engine flower"
+        )
     return None
 
 
@@ -247,7 +249,7 @@ def _area(text: str | None) -> tuple[float, float, float, float] | None:
         return None
     west, south, east, north = numbers("--area", text, 4)
     if not (west < east and south < north):
-        raise VeilmapError(f"--area takes WEST,SOUTH,EAST,NORTH in metres, not {text!r}")
+        raise ConfigurationError(f"--area takes WEST,SOUTH,EAST,NORTH in metres, not {text!r}")
     return west, south, east, north
 
 
@@ -258,7 +260,7 @@ def _check_public(source: Source, mechanism: Mechanism) -> None:
     given = {"--area WEST,SOUTH,EAST,NORTH": source.area, "--stations FILE": source.stations}
     missing = [option for option, value in given.items() if value is None]
     if missing:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"--mechanism {mechanism.name} needs {' and '.join(missing)}: the map's ground and base"
             " stations are published, and taken from users' measurements they would tell of users"
         )
@@ -281,7 +283,7 @@ def _model(
             return Model(degrees=degrees).step, residual
         return NoiseAwareStep(start_propagation=Propagation.of_degrees(degrees)), residual
     if degrees != _DEGREES or residual is not None:
-        raise VeilmapError("--choose-on chooses --degrees and --residual: leave them out")
+        raise ConfigurationError("--choose-on chooses --degrees and --residual: leave them out")
     own = Measurements.load(choose_on)
     with console.status(f"choosing a model on {choose_on} …"):
         trial = chosen_on(
@@ -297,11 +299,15 @@ def _public_heights(
     """What a file of buildings says about the map's cells."""
     if file is None:
         if ground is not None:
-            raise VeilmapError("--ground belongs to a surface model: name it with --buildings")
+            raise ConfigurationError(
+                "--ground belongs to a surface model: name it with --buildings"
+            )
         return None
     options = {} if ground is None else {"ground": ground}
     if options and file.suffix.lower() not in (".tif", ".tiff"):
-        raise VeilmapError("--ground belongs to a surface model (.tif); footprints have heights")
+        raise ConfigurationError(
+            "--ground belongs to a surface model (.tif); footprints have heights"
+        )
     return known_buildings.heights(file, grid, **options)
 
 
@@ -320,7 +326,7 @@ def mechanism_from(name: str, **options: float | None) -> Mechanism:
 def trust_from(text: str | None) -> ServerSees | None:
     """The trust model that an option names."""
     if text not in (None, "uploads", "sums"):
-        raise VeilmapError(f"--server-sees is uploads or sums, not {text!r}")
+        raise ConfigurationError(f"--server-sees is uploads or sums, not {text!r}")
     return cast("ServerSees | None", text)
 
 
@@ -330,7 +336,7 @@ def _rounds(text: str, rounds: int) -> set[int] | Literal["all"]:
         return "all"
     chosen = counted("--keep-uploads", text)
     if any(not 0 <= number < rounds for number in chosen):
-        raise VeilmapError(f"--keep-uploads: rounds count from 1 to {rounds}, not {text}")
+        raise ConfigurationError(f"--keep-uploads: rounds count from 1 to {rounds}, not {text}")
     return set(chosen)
 
 
@@ -342,5 +348,5 @@ def _users(text: str, links: Crowd) -> set[ClientId] | None:
     wanted = listed(text)
     for name in wanted:
         if name not in known:
-            raise VeilmapError(f"--keep-users: no user {name} in the measurements")
+            raise ConfigurationError(f"--keep-users: no user {name} in the measurements")
     return {known[name] for name in wanted}

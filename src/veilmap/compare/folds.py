@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from veilmap._util import checks
 from veilmap._util.streams import Purpose, stream
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ class Fold:
         """The training rows, once more divided in the same manner, and the latter's groups."""
         groups = np.unique(self.part)
         if len(groups) < 2:
-            raise VeilmapError(f"{self.scheme}: too few groups to set some aside for validation")
+            raise ConfigurationError(
+                f"{self.scheme}: too few groups to set some aside for validation"
+            )
         count = max(1, round(share * len(groups)))
         aside = np.isin(self.part, np.random.default_rng(seed).choice(groups, count, replace=False))
         return self.train.select(~aside), self.train.select(aside), self.part[aside]
@@ -64,7 +66,7 @@ def few_links(data: Measurements, links: int, folds: int = 5, *, seed: int = 0) 
     least = checks.whole("links", links, least=10)
     for fold in by_users(data, folds, seed=seed):
         if len(fold.train) < least:
-            raise VeilmapError(f"there are only {len(fold.train)} links to take {least} from")
+            raise ConfigurationError(f"there are only {len(fold.train)} links to take {least} from")
         rows = stream(seed, Purpose.FEW_LINKS, fold.number).choice(
             len(fold.train), least, replace=False
         )
@@ -80,7 +82,7 @@ def _folds(
     count = int(groups.max()) + 1
     folds = checks.whole("folds", folds, least=2)
     if count < folds:
-        raise VeilmapError(f"{scheme}: {count} groups cannot be divided into {folds} folds")
+        raise ConfigurationError(f"{scheme}: {count} groups cannot be divided into {folds} folds")
     # As many groups in every fold as in the others, to within one.
     fold_of = np.random.default_rng(seed).permutation(np.arange(count) % folds)[groups]
     for number in range(folds):

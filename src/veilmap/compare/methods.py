@@ -16,7 +16,7 @@ from veilmap.baselines import (
     RegressionKriging,
 )
 from veilmap.compare.folds import Fold
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.selection import Model, Trial, choose, preferred
 from veilmap.federation.training import Calibrated
 from veilmap.geometry.grid import Grid
@@ -137,16 +137,16 @@ def methods(names: Iterable[str], setting: Setting) -> list[Method]:
         elif name in OURS:
             # A wrong budget or promise is said before any work.
             if has_guarantee(setting.mechanism(name)) and "devices" in setting.calibrate:
-                raise VeilmapError(
+                raise ConfigurationError(
                     f"{name} cannot learn offsets of devices, whose kinds only users' data tell:"
                     " leave devices or this method out"
                 )
             found.append(Method(name, _ours(name, setting, choices)))
         else:
             known = ", ".join([*BASELINES, *OURS])
-            raise VeilmapError(f"there is no method {name!r}; there are {known}")
+            raise ConfigurationError(f"there is no method {name!r}; there are {known}")
     if len({method.name for method in found}) < len(found):
-        raise VeilmapError("a method is named twice")
+        raise ConfigurationError("a method is named twice")
     return found
 
 

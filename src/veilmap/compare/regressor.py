@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from veilmap._util import checks
 from veilmap.data.measurements import DUPLICATE, BadRowsError, Measurements, listed
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation import train
 from veilmap.federation.selection import Model
 from veilmap.geometry.grid import Grid
@@ -25,7 +25,7 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
-    raise VeilmapError(
+    raise ConfigurationError(
         "RadioMapRegressor needs scikit-learn: pip install 'veilmap[learn]'"
     ) from None
 
@@ -51,7 +51,7 @@ class _LinkColumns:
         """Whoever has no id column is number 0."""
         given = X[:, _POSITIONS:]
         if np.any(given != np.floor(given)) or np.any(np.abs(given) > 2**53):
-            raise VeilmapError("the id columns of X (7 and 8) hold whole numbers")
+            raise ConfigurationError("the id columns of X (7 and 8) hold whole numbers")
         ids = np.zeros((len(X), len(_ID_COLUMNS)), dtype=np.int64)
         ids[:, : given.shape[1]] = given
         return cls(X[:, :3], X[:, 3:_POSITIONS], ids[:, 0], ids[:, 1])
@@ -125,7 +125,9 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         if not isinstance(self.mechanism, Mechanism | None):
-            raise VeilmapError(f"mechanism is one of veilmap's or None, not {self.mechanism!r}")
+            raise ConfigurationError(
+                f"mechanism is one of veilmap's or None, not {self.mechanism!r}"
+            )
         links = self._link_columns(X)
         data = _measurements(_users(self.users, groups, links), links, y)
         step = Model(degrees=self.degrees).step
@@ -156,15 +158,15 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
 def _check_columns(columns: int, calibrate: Collection[str]) -> None:
     """Refuse an X that has not the columns of links, or not the ids to calibrate by."""
     if not _POSITIONS <= columns <= _POSITIONS + len(_ID_COLUMNS):
-        raise VeilmapError(f"X has {columns} feature(s); it takes {_COLUMNS}")
+        raise ConfigurationError(f"X has {columns} feature(s); it takes {_COLUMNS}")
     if not isinstance(calibrate, tuple | list | set | frozenset) or set(calibrate) - {*_ID_COLUMNS}:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"calibrate is a tuple of 'stations' and 'devices', or (), not {calibrate!r}"
         )
     for asked in calibrate:
         index, name = _ID_COLUMNS[asked]
         if columns <= index:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"calibrating {asked} takes the {name} as column {index + 1} of X,"
                 f" which has {columns} columns"
             )
@@ -173,14 +175,14 @@ def _check_columns(columns: int, calibrate: Collection[str]) -> None:
 def _users(rule: str, groups: Any, links: _LinkColumns) -> NDArray:
     """Who measured each row."""
     if rule not in ("place", "groups"):
-        raise VeilmapError(f"users is 'place' or 'groups', not {rule!r}")
+        raise ConfigurationError(f"users is 'place' or 'groups', not {rule!r}")
     if groups is not None:
         users = np.asarray(groups)
         if users.shape != (len(links.bs),):
-            raise VeilmapError(f"groups have shape {users.shape}; X has {len(links.bs)} rows")
+            raise ConfigurationError(f"groups have shape {users.shape}; X has {len(links.bs)} rows")
         return users
     if rule == "groups":
-        raise VeilmapError("users='groups' takes the users from fit(X, y, groups=...)")
+        raise ConfigurationError("users='groups' takes the users from fit(X, y, groups=...)")
     return np.unique(links.user_xyz, axis=0, return_inverse=True)[1].reshape(-1)
 
 
@@ -191,7 +193,7 @@ def _measurements(users: NDArray, links: _LinkColumns, gain_db: NDArray) -> Meas
     except BadRowsError as error:
         wrong = [problem for problem in error.bad if problem.reason != DUPLICATE]
         if wrong:
-            raise VeilmapError(f"X and y: {listed(wrong, error.total)}") from None
+            raise ConfigurationError(f"X and y: {listed(wrong, error.total)}") from None
     # Resampling (bagging, the bootstrap) draws rows twice.
     return Measurements(*columns, on_bad="drop")
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
 from veilmap._util.ids import Known, in_order, places
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.geometry.grid import paired
 
 BEAM_WIDTH_DEG = 65.0
@@ -54,19 +54,19 @@ class Antennas:
         count = len(stations)
         for station, times in Counter(stations).most_common(1):
             if times > 1:
-                raise VeilmapError(f"base station {station} has more than one antenna")
+                raise DataError(f"base station {station} has more than one antenna")
         azimuths = checks.floats("azimuths", self.azimuths)
         if azimuths.shape != (count,) or not np.isfinite(azimuths).all():
-            raise VeilmapError(f"{count} antennas need as many finite azimuths")
+            raise DataError(f"{count} antennas need as many finite azimuths")
         widths = checks.floats("beam_widths", self.beam_widths)
         if widths.size == 0:
             widths = np.full(count, np.nan)
         if widths.shape != (count,):
-            raise VeilmapError(f"{count} antennas need as many beam widths, or none")
+            raise DataError(f"{count} antennas need as many beam widths, or none")
         widths = np.where(np.isnan(widths), BEAM_WIDTH_DEG, widths)
         wrong = np.flatnonzero(impossible_widths(widths))
         if len(wrong):
-            raise VeilmapError(
+            raise DataError(
                 f"beam widths are over 0° and at most {_WIDEST_DEG:g}°, not {widths[wrong[0]]:g}°"
                 f" as of base station {stations[wrong[0]]}"
             )
@@ -85,7 +85,7 @@ class Antennas:
         given = np.full(ids.shape, np.nan) if beam_widths is None else beam_widths
         widths = np.atleast_1d(checks.floats("beam_widths", given))
         if not ids.shape == looks.shape == widths.shape:
-            raise VeilmapError(
+            raise DataError(
                 f"{len(ids)} base stations need as many azimuths and beam widths (NaN for"
                 f" unknown), not {len(looks)} and {len(widths)}"
             )
@@ -128,7 +128,7 @@ class Antennas:
         try:
             return cls(**json.loads(text))
         except (TypeError, ValueError) as error:
-            raise VeilmapError(f"the antennas of base stations are damaged: {error}") from None
+            raise DataError(f"the antennas of base stations are damaged: {error}") from None
 
     @cached_property
     def _stations(self) -> Known:

@@ -20,7 +20,7 @@ from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
 from veilmap.data.measurements import Measurements, stations_among
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.geometry.grid import offsets_of
 
 _NAME = "part-{:06d}.parquet"
@@ -92,7 +92,7 @@ class MeasurementFolder:
         self.path = Path(path)
         self._files = sorted(self.path.glob("*.parquet"))
         if not self._files:
-            raise VeilmapError(f"{self.path} holds no .parquet files of measurements")
+            raise DataError(f"{self.path} holds no .parquet files of measurements")
         seen = _Seen()
         for number, file in enumerate(self._files):
             seen.add(Measurements.load(file), file)
@@ -193,13 +193,13 @@ class _Seen:
         if not self.users:
             self.public = part.crs, part.antennas
         elif not self.users[-1][-1] < part.users[0]:
-            raise VeilmapError(
+            raise DataError(
                 f"{file} begins with user {part.users[0]}, and the file before it ends with"
                 f" {self.users[-1][-1]}: every user must be whole in one file, and users in the"
                 " order of their ids; `veilmap data split` writes such folders"
             )
         elif _as_text(part.crs, part.antennas) != _as_text(*self.public):
-            raise VeilmapError(f"{file} has another coordinate system or other antennas")
+            raise DataError(f"{file} has another coordinate system or other antennas")
         self.users.append(part.users)
         masts, ids = part.stations
         self.masts.append(masts)

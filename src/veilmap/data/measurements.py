@@ -13,7 +13,7 @@ from veilmap._util import checks, files
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.geometry.grid import offsets_of
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ class Measurements:
 
     def __post_init__(self) -> None:
         if self.on_bad not in ("refuse", "drop"):
-            raise VeilmapError(f"on_bad must be 'refuse' or 'drop', not {self.on_bad!r}")
+            raise DataError(f"on_bad must be 'refuse' or 'drop', not {self.on_bad!r}")
         if not isinstance(self.antennas, Antennas | None):
-            raise VeilmapError(f"antennas are given as Antennas(...), not {self.antennas!r}")
+            raise DataError(f"antennas are given as Antennas(...), not {self.antennas!r}")
         columns = self._shaped()
         bad = find_bad_rows(columns)
         if bad and self.on_bad == "refuse":
@@ -105,7 +105,7 @@ class Measurements:
                 keep[problem.rows] = False
             columns = {name: values[keep] for name, values in columns.items()}
         if len(columns["gain_db"]) == 0:
-            raise VeilmapError("no measurements: the table has no usable row")
+            raise DataError("no measurements: the table has no usable row")
         for name, values in columns.items():
             object.__setattr__(self, name, _frozen(values))
         object.__setattr__(self, "dropped", (*self.dropped, *bad))
@@ -114,13 +114,13 @@ class Measurements:
         """The columns as arrays of matching length."""
         gain_db = checks.floats("gain_db", self.gain_db)
         if gain_db.ndim != 1:
-            raise VeilmapError(f"gain_db must be one column, not shape {gain_db.shape}")
+            raise DataError(f"gain_db must be one column, not shape {gain_db.shape}")
         rows = len(gain_db)
         columns = {"user": np.asarray(self.user), "gain_db": gain_db}
         for name in ("user_xyz", "bs_xyz"):
             columns[name] = checks.floats(name, getattr(self, name))
             if columns[name].shape != (rows, 3):
-                raise VeilmapError(
+                raise DataError(
                     f"{name} has shape {columns[name].shape}; {rows} gains need ({rows}, 3)"
                 )
         if self.bs is None:
@@ -133,7 +133,7 @@ class Measurements:
         )
         for name in ("user", "bs", "device"):
             if columns[name].shape != (rows,):
-                raise VeilmapError(
+                raise DataError(
                     f"{name} has shape {columns[name].shape}; {rows} gains need ({rows},)"
                 )
         return columns
@@ -198,7 +198,7 @@ class Measurements:
         """One user's rows."""
         own = self.user == user
         if not np.any(own):
-            raise VeilmapError(f"no measurements of user {user!r}")
+            raise DataError(f"no measurements of user {user!r}")
         return self.select(own)
 
     def split_by_user(
@@ -285,7 +285,7 @@ class Measurements:
             message = f"{path}: {describe(error.bad, error.total, *named)}"
             raise BadRowsError(error.bad, error.total, message) from None
         except VeilmapError as error:
-            raise VeilmapError(f"{path}: {error}") from None
+            raise DataError(f"{path}: {error}") from None
 
 
 def stations_among(
@@ -401,14 +401,14 @@ def _share_of(items: NDArray, share: float, what: str, seed: int | None) -> NDAr
     part = checks.number("test", share, above=0)
     count = round(part * len(items))
     if not 0 < count < len(items):
-        raise VeilmapError(f"a test share of {part:g} leaves {len(items)} {what} unsplit")
+        raise DataError(f"a test share of {part:g} leaves {len(items)} {what} unsplit")
     return np.random.default_rng(seed).choice(items, count, replace=False)
 
 
 def _file_kind(path: Path) -> Literal["csv", "parquet"]:
     kinds: dict[str, Literal["csv", "parquet"]] = {".csv": "csv", ".parquet": "parquet"}
     if path.suffix.lower() not in kinds:
-        raise VeilmapError(f"{path}: measurements are kept as .csv or .parquet")
+        raise DataError(f"{path}: measurements are kept as .csv or .parquet")
     return kinds[path.suffix.lower()]
 
 

@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 
 _TEXT_COLUMNS = (
     "user",
@@ -31,10 +31,10 @@ def read(
         table = pa.csv.read_csv(path) if kind == "csv" else pa.parquet.read_table(path)
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise VeilmapError(f"{path} cannot be read as {kind}: {reason}") from None
+        raise DataError(f"{path} cannot be read as {kind}: {reason}") from None
     missing = [name for name in required if name not in table.column_names]
     if missing:
-        raise VeilmapError(
+        raise DataError(
             f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)};"
             f" it has {', '.join(table.column_names)}"
         )
@@ -59,7 +59,7 @@ def _column(path: Path, kind: str, name: str, column: pa.ChunkedArray) -> NDArra
         row, text = _first_not_a_number(column)
         # A CSV's first line holds the names, and people count lines from 1.
         where = f"line {row + 2}" if kind == "csv" else f"row {row}"
-        raise VeilmapError(f"{path}, {where}: {name} is {text!r}, not a number") from None
+        raise DataError(f"{path}, {where}: {name} is {text!r}, not a number") from None
 
 
 def _first_not_a_number(column: pa.ChunkedArray) -> tuple[int, object]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from veilmap._util.extras import require
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.export.written import Written
 from veilmap.layers import Layer
 
@@ -80,13 +80,15 @@ def check(
     path = Path(path)
     ending = path.suffix.lower()
     if ending not in ENDINGS:
-        raise VeilmapError(f"{path}: layers are written as {', '.join(ENDINGS)}")
+        raise ConfigurationError(f"{path}: layers are written as {', '.join(ENDINGS)}")
     if path.is_dir():
-        raise VeilmapError(f"{path} is a folder; name a file to write")
+        raise ConfigurationError(f"{path} is a folder; name a file to write")
     if levels is not None and ending != ".geojson":
-        raise VeilmapError(f"{path}: levels are for contour lines, which are written as .geojson")
+        raise ConfigurationError(
+            f"{path}: levels are for contour lines, which are written as .geojson"
+        )
     if points is not None and ending != ".csv":
-        raise VeilmapError(f"{path}: values at points are written as .csv")
+        raise ConfigurationError(f"{path}: values at points are written as .csv")
     if ending == ".tif":
         require("rasterio", "GeoTIFF")
     if crs is not None and ending in (".nc", ".geojson"):
@@ -100,7 +102,9 @@ def _check_points(path: Path, crs: str | None, points: str | Path | None) -> Non
     from veilmap.export.points import read
 
     if points is None:
-        raise VeilmapError(f"{path}: a .csv holds values at points; name a file of them (points)")
+        raise ConfigurationError(
+            f"{path}: a .csv holds values at points; name a file of them (points)"
+        )
     if Path(points).absolute() == path.absolute():
-        raise VeilmapError(f"{path} is the file of points; name another one to write")
+        raise ConfigurationError(f"{path} is the file of points; name another one to write")
     read(Path(points), crs)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks, files
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.export.written import Written
 from veilmap.geometry.coordinates import to_longitude_latitude
 from veilmap.layers import Layer
@@ -60,9 +60,9 @@ def contour_lines(layer: Layer, levels: Sequence[float]) -> dict[float, list[NDA
 
     grid = layer.grid
     if layer.categories:
-        raise VeilmapError(f"{layer.name} has numbers of things, which have no contour lines")
+        raise ConfigurationError(f"{layer.name} has numbers of things, which have no contour lines")
     if min(grid.shape) < 2:
-        raise VeilmapError(f"contour lines need 2 × 2 cells or more, not {grid.shape}")
+        raise ConfigurationError(f"contour lines need 2 × 2 cells or more, not {grid.shape}")
     # Metres from the corner: coordinates of a country would cost digits.
     generator = contour_generator(
         grid.x - grid.origin[0], grid.y - grid.origin[1], np.ma.masked_invalid(layer.values),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import files
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.export.written import Written
 from veilmap.geometry.coordinates import from_latitude_longitude
 from veilmap.layers import Layer
@@ -42,7 +42,7 @@ def read(path: Path, crs: str | None) -> Points:
     for name, values in columns.items():
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
-            raise VeilmapError(f"{path}, line {bad[0] + 2}: {name} is missing or not finite")
+            raise DataError(f"{path}, line {bad[0] + 2}: {name} is missing or not finite")
     if columns.keys() >= set(_METRES):
         names, xy = _METRES, np.column_stack([columns[name] for name in _METRES])
     elif columns.keys() >= set(_DEGREES):
@@ -50,9 +50,9 @@ def read(path: Path, crs: str | None) -> Points:
         try:
             xy = from_latitude_longitude(crs, degrees)
         except VeilmapError as error:
-            raise VeilmapError(f"{path}: {error}") from None
+            raise DataError(f"{path}: {error}") from None
     else:
-        raise VeilmapError(f"{path} needs the columns x and y, or latitude and longitude")
+        raise DataError(f"{path} needs the columns x and y, or latitude and longitude")
     given = {name: columns[name] for name in names}
     if "z" not in columns:
         return Points(given, xy)

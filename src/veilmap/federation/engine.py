@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.data.folders import Crowd
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.client import Clients, Insight
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.participation import Turnout
@@ -162,7 +162,7 @@ def _block_size(cells: int) -> int:
 
 def _refuse_dead_start(insights: list[Insight]) -> None:
     if insights and max(insight.norm.max() for insight in insights) < _NO_GRADIENT:
-        raise VeilmapError(
+        raise ConfigurationError(
             "no link can move the map: every one is blocked or off the grid;"
             " start lower (start_height, such as 4 m) or check the positions"
         )

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from veilmap._util import files
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def load(path: Path) -> list[HistoryRow]:
                 for row in csv.DictReader(file)
             ]
     except (KeyError, TypeError, ValueError) as error:
-        raise VeilmapError(f"{path} is not a veilmap history") from error
+        raise DataError(f"{path} is not a veilmap history") from error
 
 
 def last_mae(rows: Iterable[HistoryRow]) -> float:

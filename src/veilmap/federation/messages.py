@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.model.radio_map import RadioMap
 
 ClientId = int | str
@@ -54,7 +54,7 @@ def _within(what: str, values: float | NDArray, low: float, high: float) -> None
     inside = (np.asarray(values) >= low) & (np.asarray(values) <= high)
     if not inside.all():
         worst = np.asarray(values)[~inside].ravel()[0]
-        raise VeilmapError(
+        raise ConfigurationError(
             f"the broadcast has a {what} of {worst:g}, not between {low:g} and {high:g}"
         )
 

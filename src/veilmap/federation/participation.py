@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from veilmap._util import checks
 from veilmap._util.streams import Purpose, stream
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
 
 
@@ -38,13 +38,13 @@ class Participation:
     def __post_init__(self) -> None:
         for name in ("share", "dropout", "late"):
             if not 0 <= checks.number(name, getattr(self, name)) <= 1:
-                raise VeilmapError(f"{name} is a probability, not {getattr(self, name):g}")
+                raise ConfigurationError(f"{name} is a probability, not {getattr(self, name):g}")
         if self.share == 0:
-            raise VeilmapError("share must be above 0: nobody would take part")
+            raise ConfigurationError("share must be above 0: nobody would take part")
         if self.dropout + self.late > 1:
-            raise VeilmapError("dropout and late together are more than everybody")
+            raise ConfigurationError("dropout and late together are more than everybody")
         if self.in_turns and abs(self.groups * self.share - 1) > 1e-9:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"in turns, share is one of so many groups: 1/{self.groups}, not {self.share:g}"
             )
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from veilmap._util import checks
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation import NoiseAwareStep, Participation
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast
@@ -219,7 +219,7 @@ def plan(
     enough = best.loss_db + _ALIKE if within is None else checks.number("within", within, above=0)
     good = [one for one in found if one.loss_db <= enough]
     if math.isinf(best.loss_db) or not good:
-        raise VeilmapError(_why_none(best, within))
+        raise ConfigurationError(_why_none(best, within))
     return min(good, key=lambda one: (one.sent_bytes, one.loss_db))
 
 
@@ -245,7 +245,9 @@ def plans(
         contribute=contribute, dropout=dropout,
     )  # fmt: skip
     if wanted.delta >= 1 / users:
-        raise VeilmapError(f"δ = {wanted.delta:g} is not below 1/N = {1 / users:g}: take less")
+        raise ConfigurationError(
+            f"δ = {wanted.delta:g} is not below 1/N = {1 / users:g}: take less"
+        )
     return [
         _planned(users, count, Participation(1 / own, in_turns=own > 1), wanted, cells, links)
         for count in rounds

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from veilmap._util import checks, files
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.model import offsets as no_offsets
 from veilmap.model.offsets import Offsets
 
@@ -53,10 +53,10 @@ def checked_stations(stations: tuple[ArrayLike, Sequence[Id]]) -> Stations:
     try:
         places, ids = stations
     except (TypeError, ValueError):
-        raise VeilmapError("stations are given as (positions, ids)") from None
+        raise DataError("stations are given as (positions, ids)") from None
     xyz, names = checks.floats("stations", places), tuple(ids)
     if xyz.shape != (len(names), 3) or not np.isfinite(xyz).all():
-        raise VeilmapError(
+        raise DataError(
             f"stations need finite x, y and z in metres for each of {len(names)} ids, not shape"
             f" {xyz.shape}"
         )
@@ -84,7 +84,7 @@ def read_stations(path: Path) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     except (ValueError, csv.Error):
         header, places = [], np.zeros((0, 3))
     if header != _COLUMNS or not np.isfinite(places).all():
-        raise VeilmapError(
+        raise DataError(
             f"{path} is damaged or no list of base stations: it needs the columns"
             f" {','.join(_COLUMNS)}, places in metres"
         )

@@ -13,7 +13,7 @@ import numpy as np
 from veilmap._util.plain import described
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.engine import Exchange, Gathered, LocalExchange
 from veilmap.federation.history import HistoryRow, published
 from veilmap.federation.messages import ClientId
@@ -164,7 +164,7 @@ class Training:
         """The run's folder, if any, and where to start from."""
         if self.out is None:
             if self.resume:
-                raise VeilmapError("resume needs the run's folder")
+                raise ConfigurationError("resume needs the run's folder")
             return None, self._start(), []
         folder = RunFolder(self.out)
         if not self.resume:
@@ -236,7 +236,9 @@ def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
     assert isinstance(mechanism, AggregateGaussian)
     reason = f"round {played + 1} would spend more than ε = {mechanism.epsilon:g}"
     if played == 0:
-        raise VeilmapError(f"{reason}: raise noise_multiplier, or leave it out to have it computed")
+        raise ConfigurationError(
+            f"{reason}: raise noise_multiplier, or leave it out to have it computed"
+        )
     return f"stopped after {played} of {rounds} rounds: {reason}"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import RunFolderError
 from veilmap.federation import history
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.public import seen_from
@@ -77,7 +77,7 @@ def load_map(path: str | Path) -> RadioMap:
     """Only the map of a finished run: uploads may be large."""
     folder = RunFolder(path)
     if folder.config().get("format") != FORMAT:
-        raise VeilmapError(f"{path} was written by another version of veilmap; train it anew")
+        raise RunFolderError(f"{path} was written by another version of veilmap; train it anew")
     if not (folder.path / "radio_map.nc").exists():
-        raise VeilmapError(f"the run in {path} is not finished: go on with it (resume) first")
+        raise RunFolderError(f"the run in {path} is not finished: go on with it (resume) first")
     return RadioMap.load(folder.path / "radio_map.nc")

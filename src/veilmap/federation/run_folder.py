@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from veilmap._util import files
 from veilmap._util.plain import differences
-from veilmap.errors import VeilmapError
+from veilmap.errors import RunFolderError
 from veilmap.federation import history
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import Broadcast
@@ -56,7 +56,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep other writers out; where no run came of it, no folder is left either."""
         if self.path.exists() and not self.path.is_dir():
-            raise VeilmapError(f"{self.path} is a file; name a folder for the run")
+            raise RunFolderError(f"{self.path} is a file; name a folder for the run")
         lock = self.path / _LOCK
         with files.locked(lock):
             try:
@@ -69,7 +69,7 @@ class RunFolder:
     def check_free(self) -> None:
         """Refuse a place that holds a run already, before any work is done."""
         if (self.path / "config.json").exists():
-            raise VeilmapError(
+            raise RunFolderError(
                 f"{self.path} holds a run already; go on with it (resume) or name another folder"
             )
 
@@ -89,16 +89,16 @@ class RunFolder:
         """The configuration the run was started with."""
         try:
             if not (self.path / "config.json").exists():
-                raise VeilmapError(f"{self.path} holds no run: it has no config.json")
+                raise RunFolderError(f"{self.path} holds no run: it has no config.json")
             return json.loads((self.path / "config.json").read_text())
         except json.JSONDecodeError:
-            raise VeilmapError(f"{self.path / 'config.json'} is damaged") from None
+            raise RunFolderError(f"{self.path / 'config.json'} is damaged") from None
 
     def check(self, config: Mapping[str, Any]) -> None:
         """Refuse to go on under another configuration."""
         changed = differences(self.config(), json.loads(json.dumps(config)))
         if changed:
-            raise VeilmapError(
+            raise RunFolderError(
                 f"{self.path} was started with another configuration ({'; '.join(changed[:3])});"
                 " resume with the same one or start a new folder"
             )
@@ -139,7 +139,7 @@ class RunFolder:
             return ServerState(radio_map, int(arrays["round"]), memory), rows
         except (*_BROKEN, TypeError) as error:
             earlier = checkpoints[-2].name if len(checkpoints) > 1 else "the start"
-            raise VeilmapError(
+            raise RunFolderError(
                 f"the checkpoint {newest} is damaged; delete it to go on from {earlier}"
             ) from error
 
@@ -194,7 +194,7 @@ class RunFolder:
             with np.load(path) as file:
                 return _seen(number, grid, file)
         except _BROKEN as error:
-            raise VeilmapError(f"the kept uploads in {path} are damaged") from error
+            raise RunFolderError(f"the kept uploads in {path} are damaged") from error
 
     def save_ledger(self, content: Mapping[str, Any]) -> None:
         """Write what users have spent."""
@@ -208,7 +208,7 @@ class RunFolder:
         except (OSError, ValueError):
             content = None
         if not isinstance(content, dict) or not {"opened", "spent"} <= content.keys():
-            raise VeilmapError(
+            raise RunFolderError(
                 f"{path} is missing or damaged: what users have spent is unknown, so this run"
                 " cannot go on"
             )

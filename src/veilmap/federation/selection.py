@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from veilmap._util import checks
 from veilmap.data.links import Links
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation import NoiseAwareStep, Run, train
 from veilmap.federation.public import Stations
 from veilmap.federation.residual import ThenField
@@ -253,7 +253,7 @@ def choose(
     kinds = [Model(obstacles=False), *(Model(degrees=count) for count in tried)]
     kinds += [Model(degrees=count, wide=True) for count in tried[-1:]]
     if not residuals:
-        raise VeilmapError("choose needs at least one of residuals; None is no field")
+        raise ConfigurationError("choose needs at least one of residuals; None is no field")
     group = np.unique(validation.user if groups is None else groups, return_inverse=True)[1]
     trials = []
     for kind in kinds:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.priors import FlatPieces, OpenGround, Prior
 from veilmap.federation.public import NOTHING, Public
 from veilmap.geometry.grid import Grid
@@ -198,7 +198,7 @@ class NoiseAwareStep:
             checks.number(name, getattr(self, name), least=0)
         for name in ("velocity_memory", "energy_memory"):
             if not 0 <= checks.number(name, getattr(self, name)) < 1:
-                raise VeilmapError(f"{name} must be at least 0 and below 1")
+                raise ConfigurationError(f"{name} must be at least 0 and below 1")
         _check_start(self.start_height, self.floor, self.ceiling)
 
     def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
@@ -291,7 +291,7 @@ class NoiseAwareStep:
 
 def _check_start(start: float, floor: float, ceiling: float) -> None:
     if not floor <= start <= ceiling:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"start_height {start:g} m must lie between the floor {floor:g} m"
             f" and the ceiling {ceiling:g} m"
         )

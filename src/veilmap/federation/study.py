@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from veilmap._util import files
-from veilmap.errors import VeilmapError
+from veilmap.errors import RunFolderError
 from veilmap.federation import history
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.run_folder import RunFolder
@@ -44,7 +44,7 @@ class StudyFolder:
     def check_free(self) -> None:
         """Refuse to mix the studies of two runs."""
         if self.path.exists():
-            raise VeilmapError(
+            raise RunFolderError(
                 f"{self.path} holds the study of an earlier run; move it away, or name another"
                 " folder for the new one"
             )
@@ -64,12 +64,12 @@ class StudyFolder:
         try:
             return json.loads(path.read_text()) if path.exists() else None
         except json.JSONDecodeError:
-            raise VeilmapError(f"{path} is damaged") from None
+            raise RunFolderError(f"{path} is damaged") from None
 
     def check(self, data: Mapping[str, Any]) -> None:
         """Refuse to go on with other data than the run was started on, as far as it is known."""
         if self.data() not in (None, dict(data)):
-            raise VeilmapError(
+            raise RunFolderError(
                 f"{self.path} says that the run was started on other measurements; resume with the"
                 " same ones or start a new folder"
             )

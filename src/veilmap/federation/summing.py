@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from veilmap._kernels import few_cells
 from veilmap._util.threads import run_all
 from veilmap.data.links import Links
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.tiling import Tiles
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism
@@ -91,5 +91,5 @@ def add_gradients(
 
     run_all([partial(part, *lane) for lane in total.firsts()])
     if not np.isfinite(norms).all():
-        raise VeilmapError("a gradient has an entry that is not finite")
+        raise ConfigurationError("a gradient has an entry that is not finite")
     return Added(loss, norms, by_theta)

@@ -15,7 +15,7 @@ from veilmap._util.plain import described
 from veilmap.data.antennas import Antennas
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation
@@ -137,12 +137,12 @@ def train(
         None if tiling is None else largest_tile(tiling, data, grid),
     )  # fmt: skip
     if isinstance(step, ThenField) and sees != "sums":
-        raise VeilmapError(
+        raise ConfigurationError(
             "a single gradient of a residual field shows where its user is: train with"
             " server_sees='sums'"
         )
     if sees == "sums" and keep_users is not None:
-        raise VeilmapError("keep_users: this server sees no single user's upload, only sums")
+        raise ConfigurationError("keep_users: this server sees no single user's upload, only sums")
     if tiling is not None:
         _check_tiling(engine, mechanism, step, calibrate, keep_uploads)
     promised = has_guarantee(mechanism)
@@ -181,17 +181,19 @@ def _check_tiling(
 ) -> None:
     """Refuse what cannot be done for one tile at a time."""
     if not engine.divides:
-        raise VeilmapError("tiles are trained in process; on Flower run a federation for each tile")
+        raise ConfigurationError(
+            "tiles are trained in process; on Flower run a federation for each tile"
+        )
     start = getattr(step, "start_propagation", None)  # a residual field has none
     plain = not calibrate and start is not None and start.laws == 2
     how = mechanism.summand(1, 4)
     if how is None or how.budget or not plain:
-        raise VeilmapError(
+        raise ConfigurationError(
             "tiles add users up where they are: for the mechanisms none and aggregate, and maps of"
             " two laws without offsets or a residual field"
         )
     if keep_uploads:
-        raise VeilmapError(
+        raise ConfigurationError(
             "sums of tiles are not kept: to audit a tile, train its users alone on its window"
         )
 
@@ -199,7 +201,7 @@ def _check_tiling(
 def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
     heights = np.ascontiguousarray(checks.floats("buildings", buildings))
     if heights.shape != grid.shape or not np.isfinite(heights).all():
-        raise VeilmapError(
+        raise ConfigurationError(
             f"buildings need one finite height for each of {grid.shape} cells, not shape"
             f" {heights.shape}"
         )
@@ -219,13 +221,13 @@ def _public_stations(
     else:
         stations = NO_STATIONS if promised else data.stations
     if promised and "devices" in calibrate:
-        raise VeilmapError(
+        raise ConfigurationError(
             "calibrate='devices' would publish which kinds of devices users have, which no ε"
             " covers: leave it out"
         )
     wanted = "stations" in calibrate or isinstance(step, ThenField)
     if promised and wanted and len(stations[1]) == 0:
-        raise VeilmapError(
+        raise ConfigurationError(
             "offsets of base stations and residual fields need to know them, and under a guarantee"
             " they are not taken from users' measurements: give stations=(positions, ids)"
         )
@@ -236,7 +238,7 @@ def _unknown_offsets(data: Crowd, known: Stations, calibrate: Collection[Calibra
     """The offsets to learn; who there is, is public."""
     unknown = set(calibrate) - {"stations", "devices"}
     if unknown or isinstance(calibrate, str):
-        raise VeilmapError(
+        raise ConfigurationError(
             f"calibrate takes 'stations' and 'devices', not {', '.join(map(repr, calibrate))}"
         )
     stations = _distinct(known[1]) if "stations" in calibrate else ()
@@ -280,7 +282,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     Antennas are part of the data: the run's map has those it was trained with.
     """
     if "buildings" in config:
-        raise VeilmapError("the run started from buildings, which its folder does not hold")
+        raise ConfigurationError("the run started from buildings, which its folder does not hold")
     public = {name: value for name, value in config["participation"].items() if name != "type"}
     learned = config.get("offsets", {})
     tiles = {name: value for name, value in config.get("tiling", {}).items() if name != "type"}
@@ -302,7 +304,9 @@ def _step_of(public: Mapping[str, Any]) -> StepRule:
     except (KeyError, TypeError):
         step = None
     if json.loads(json.dumps(described(step))) != public:
-        raise VeilmapError("the run has a step rule of its own, which its folder does not hold")
+        raise ConfigurationError(
+            "the run has a step rule of its own, which its folder does not hold"
+        )
     assert step is not None
     return step
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util.ids import Id
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.public import seen_from
 from veilmap.geometry.grid import Grid
@@ -120,7 +120,7 @@ class Transcript:
         """One round of a server that sees every upload."""
         seen = self.rounds[number]
         if not isinstance(seen, SeenRound):
-            raise VeilmapError("this server sees only sums, no single upload")
+            raise DataError("this server sees only sums, no single upload")
         return seen if self.targets is None else seen.only(self.targets)
 
     @property

@@ -9,7 +9,7 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from veilmap.flower.mods import GeometryAlignedMod, NoiseMod, UniformNoiseMod
@@ -31,9 +31,8 @@ def require(*, simulation: bool = False) -> None:
     os.environ.update(QUIET)
     for module in ("flwr", "ray") if simulation else ("flwr",):
         if importlib.util.find_spec(module) is None:
-            raise VeilmapError(
-                f"the Flower engine needs {module}: pip install 'veilmap[flower]', or train"
-                " without --engine flower"
+            raise MissingExtraError(
+                f"the Flower engine needs {module}: pip install 'veilmap[flower]'", "flower"
             )
 
 

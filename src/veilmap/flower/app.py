@@ -17,7 +17,7 @@ from flwr.serverapp import ServerApp
 from veilmap._util import checks
 from veilmap._util.plain import described
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.participation import Participation
 from veilmap.federation.privacy import settled
 from veilmap.federation.rounds import Training
@@ -41,7 +41,9 @@ _MECHANISM = {
 def node_settings(settings: Settings) -> Own:
     """A node's own data and mechanism, from its configuration."""
     if "data" not in settings:
-        raise VeilmapError('the node\'s configuration names no data: data="/path/links.parquet"')
+        raise ConfigurationError(
+            'the node\'s configuration names no data: data="/path/links.parquet"'
+        )
     mechanism = mechanism_of(settings)
     sums = trust_of(settings, mechanism) == "sums"
     enrolment = _enrolment(settings) if sums else None
@@ -53,7 +55,7 @@ def _enrolment(settings: Settings) -> Enrolment:
     """Who the node is and whom it knows; without that it takes part in no sum."""
     for name in ("key", "roster", "account"):
         if name not in settings:
-            raise VeilmapError(f'the node\'s configuration names no {name}: {name}="/path"')
+            raise ConfigurationError(f'the node\'s configuration names no {name}: {name}="/path"')
     key, roster, account = (Path(str(settings[name])) for name in ("key", "roster", "account"))
     return Enrolment.load(key, roster, account)
 
@@ -68,9 +70,9 @@ def trust_of(settings: Settings, mechanism: Mechanism) -> ServerSees:
     """What the server sees: by default what the mechanism is made for."""
     sees = str(settings.get("server-sees", "sums" if mechanism.needs_sums else "uploads"))
     if sees not in ("uploads", "sums"):
-        raise VeilmapError(f"server-sees is 'uploads' or 'sums', not {sees!r}")
+        raise ConfigurationError(f"server-sees is 'uploads' or 'sums', not {sees!r}")
     if mechanism.needs_sums and sees != "sums":
-        raise VeilmapError(f"{mechanism.name} protects only sums: server-sees must be 'sums'")
+        raise ConfigurationError(f"{mechanism.name} protects only sums: server-sees must be 'sums'")
     return cast("ServerSees", sees)
 
 
@@ -78,7 +80,7 @@ def training_of(settings: Settings) -> Training:
     """A training, from the run's configuration; one that was begun in its folder goes on."""
     for name in ("out", "cell-size", "rows", "columns"):
         if name not in settings:
-            raise VeilmapError(f"the run's configuration has no {name}")
+            raise ConfigurationError(f"the run's configuration has no {name}")
     grid = Grid(
         settings["cell-size"],
         (settings["rows"], settings["columns"]),

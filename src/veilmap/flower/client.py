@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 
 from veilmap._util.plain import described
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Update
 from veilmap.flower import records
@@ -61,7 +61,7 @@ def client_app(own: Callable[[Context], Own]) -> ClientApp:
         mine = own(context)
         users = mine.data.users.tolist()
         if mine.enrolment is not None and len(users) != 1:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"in a sum every user has a node of their own, and this one has {len(users)} users"
             )
         return Message(records.names(users), reply_to=message)
@@ -96,12 +96,12 @@ def _to_be_masked(
 ) -> records.RecordDict:
     """The one user's answer as the vector that SecAgg+ masks, paid for before it is computed."""
     if asked.mechanism != described(mine.mechanism):
-        raise VeilmapError(
+        raise ConfigurationError(
             f"the server reads sums of {asked.mechanism}, this node's are of"
             f" {described(mine.mechanism)}: give both the same settings"
         )
     if list(asked.users) != mine.data.users.tolist():
-        raise VeilmapError(f"this node does not speak for {', '.join(map(str, asked.users))}")
+        raise ConfigurationError(f"this node does not speak for {', '.join(map(str, asked.users))}")
     session = masking.announced_in(context).session
     account.enter(enrolment.account, enrolment.owner, session, account.STAGES[2], mine.mechanism)
     return masking.vector(_packed(mine, asked, scale))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from flwr.app import Message, MessageType
 from flwr.serverapp import Grid as FlowerGrid
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.engine import Gathered, Recorder
 from veilmap.federation.messages import ClientId, Update
 from veilmap.federation.participation import Turnout
@@ -66,7 +66,7 @@ class FlowerExchange:
                 self._began = True
                 return sorted(here, key=lambda user: (isinstance(user, str), user))
             if time.monotonic() > until:
-                raise VeilmapError(
+                raise ConfigurationError(
                     f"{len(here)} of at least {wanted} users were there after"
                     f" {self.patience:g} s{self._last_problem}: start more nodes, or ask for fewer"
                 )

@@ -20,7 +20,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
 from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 from veilmap.privacy import noise
 from veilmap.privacy.mechanisms import GeometryAligned, UniformNoise
@@ -62,7 +62,7 @@ class NoiseMod(ABC):
 
     def __post_init__(self) -> None:
         if self.sends not in ("update", "model"):
-            raise VeilmapError(f"sends is 'update' or 'model', not {self.sends!r}")
+            raise ConfigurationError(f"sends is 'update' or 'model', not {self.sends!r}")
         _ = self.mechanism  # checks its parameters
 
     @property
@@ -83,12 +83,14 @@ class NoiseMod(ABC):
         for record, name, values in self._chosen(reply):
             base = before.get(name) if self.sends == "model" else np.zeros_like(values)
             if base is None:
-                raise VeilmapError(f"the model received has no array {name!r} to compare with")
+                raise ConfigurationError(
+                    f"the model received has no array {name!r} to compare with"
+                )
             noisy = base + self._noisy(values - base, place, context, name)
             record[name] = Array(noisy.astype(record[name].numpy().dtype))
             protected += 1
         if protected == 0:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"the reply has no array of {self.grid.cells} entries to protect: nothing is sent"
             )
         return reply
@@ -102,7 +104,7 @@ class NoiseMod(ABC):
                 if self.arrays is not None and name not in self.arrays:
                     continue
                 if values.size != self.grid.cells:
-                    raise VeilmapError(
+                    raise ConfigurationError(
                         f"array {name!r} has {values.size} entries, the grid has"
                         f" {self.grid.cells} cells"
                     )

@@ -17,7 +17,7 @@ from flwr.simulation import run_simulation
 from veilmap._util.threads import environment, threads
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.rounds import Training
 from veilmap.federation.run import Run
 from veilmap.flower import QUIET
@@ -53,7 +53,7 @@ class Simulation:
     def play(self, training: Training, data: Crowd) -> Run:
         """Play a training with one simulated node for each user of ``data``."""
         if not isinstance(data, Measurements):
-            raise VeilmapError(
+            raise ConfigurationError(
                 "Flower's simulation deals out one table: load the folder, or train in process"
             )
         training.check()
@@ -105,11 +105,11 @@ def _played(
         try:
             run_simulation(server, client_app(own), nodes, backend_config=_backend(ray_address))
         except RuntimeError as error:
-            raise VeilmapError(f"{_ENDED} ({error.__cause__ or error})") from error
+            raise ConfigurationError(f"{_ENDED} ({error.__cause__ or error})") from error
         finally:
             ended.set()
     if not outcome:
-        raise VeilmapError(_ENDED)
+        raise ConfigurationError(_ENDED)
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
@@ -128,7 +128,7 @@ class _WhileItRuns:
 
     def __getattr__(self, name: str) -> Any:
         if self._ended.is_set():
-            raise VeilmapError(_ENDED)
+            raise ConfigurationError(_ENDED)
         return getattr(self._grid, name)
 
 
@@ -162,7 +162,7 @@ def _check_cluster(address: str | None) -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise VeilmapError(
+        raise ConfigurationError(
             f"no Ray cluster answers at {address!r} ({reason}); start one with `ray start --head`"
         ) from None
     ray.shutdown()

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 
 DEGREES = "EPSG:4326"
 
@@ -24,13 +24,13 @@ def checked(crs: str) -> str:
     """``crs`` if maps can be made in it: a plane, in metres."""
     system = _system(crs)
     if system.is_geographic:
-        raise VeilmapError(
+        raise DataError(
             f"{crs} is in degrees; name a projected coordinate system such as EPSG:32633,"
             " or none for the UTM zone of the positions"
         )
     units = {axis.unit_name for axis in system.axis_info[:2]}
     if not system.is_projected or units != {"metre"}:
-        raise VeilmapError(f"{crs} is not a plane in metres; take one such as EPSG:32633")
+        raise DataError(f"{crs} is not a plane in metres; take one such as EPSG:32633")
     return crs
 
 
@@ -38,10 +38,10 @@ def utm_zone(longitude: Values, latitude: Values) -> str:
     """The UTM zone of the median position."""
     known = np.isfinite(longitude) & np.isfinite(latitude)
     if not known.any():
-        raise VeilmapError("no position is a latitude and longitude that can be used")
+        raise DataError("no position is a latitude and longitude that can be used")
     east, north = float(np.median(longitude[known])), float(np.median(latitude[known]))
     if not _UTM_LATITUDES[0] <= north <= _UTM_LATITUDES[1]:
-        raise VeilmapError(
+        raise DataError(
             f"UTM has no zone at latitude {north:.2f}; are latitude and longitude swapped?"
             " If not, name a coordinate system with crs=… (--crs)"
         )
@@ -71,16 +71,16 @@ def to_longitude_latitude(crs: str, xy: ArrayLike) -> Values:
 def from_latitude_longitude(crs: str | None, places: ArrayLike) -> Values:
     """(latitude, longitude) in degrees of WGS 84 as metres of a projected system, (n, 2)."""
     if crs is None:
-        raise VeilmapError(
+        raise DataError(
             "the map has no coordinate system, so latitude and longitude mean nothing on it;"
             " give x and y in metres"
         )
     degrees = checks.points("latitude and longitude", places, 2)
     if (np.abs(degrees) > [90.0, 180.0]).any():
-        raise VeilmapError("latitude lies within ±90 degrees and longitude within ±180")
+        raise DataError("latitude lies within ±90 degrees and longitude within ±180")
     found = converted(degrees[..., 1], degrees[..., 0], DEGREES, checked(crs))
     if not np.isfinite(found).all():
-        raise VeilmapError(f"a place has no coordinates in {crs}: it is too far from its zone")
+        raise DataError(f"a place has no coordinates in {crs}: it is too far from its zone")
     return np.stack(found, axis=-1)
 
 
@@ -99,7 +99,7 @@ def _system(crs: str) -> Any:
     try:
         return pyproj.CRS.from_user_input(crs)
     except pyproj.exceptions.CRSError:
-        raise VeilmapError(
+        raise DataError(
             f"{crs!r} names no coordinate system; take one such as EPSG:32633"
         ) from None
 
@@ -108,5 +108,5 @@ def _pyproj() -> Any:
     try:
         import pyproj
     except ImportError:
-        raise VeilmapError("coordinate systems need pyproj: pip install 'veilmap[geo]'") from None
+        raise DataError("coordinate systems need pyproj: pip install 'veilmap[geo]'") from None
     return pyproj

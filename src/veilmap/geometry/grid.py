@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._kernels import links as kernels
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 # A grid this large would take 0.8 GB for one map of heights: surely a slip of units.
 _MOST_CELLS = 100_000_000
@@ -43,11 +43,11 @@ class Grid:
     def __post_init__(self) -> None:
         cell_size = checks.number("cell_size", self.cell_size, above=0)
         if len(self.shape) != 2 or len(self.origin) != 2:
-            raise VeilmapError("a grid's shape is (rows, columns) and its origin is (x, y)")
+            raise ConfigurationError("a grid's shape is (rows, columns) and its origin is (x, y)")
         rows, columns = (checks.whole("each of shape", n, least=1) for n in self.shape)
         x, y = (checks.number("each of origin", v) for v in self.origin)
         if rows * columns > _MOST_CELLS:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"a grid of {rows} x {columns} cells is too large; take a larger cell_size"
             )
         for field, value in (
@@ -64,7 +64,7 @@ class Grid:
         """The smallest grid that holds all points ``xy`` with ``margin`` metres around them."""
         points = checks.points("xy", xy, columns=2).reshape(-1, 2)
         if len(points) == 0:
-            raise VeilmapError("no points to lay a grid over")
+            raise ConfigurationError("no points to lay a grid over")
         size = checks.number("cell_size", cell_size, above=0)
         low = points.min(axis=0) - margin
         columns, rows = np.maximum(1, np.ceil((points.max(axis=0) + margin - low) / size))
@@ -184,9 +184,9 @@ def paired(
     try:
         user, bs = np.broadcast_arrays(np.atleast_2d(user), np.atleast_2d(bs))
     except ValueError:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"user_xyz {user.shape} and bs_xyz {bs.shape} do not pair up link by link"
         ) from None
     if user.ndim != 2:
-        raise VeilmapError(f"links must form one list, shape (J, 3), not {user.shape}")
+        raise ConfigurationError(f"links must form one list, shape (J, 3), not {user.shape}")
     return np.ascontiguousarray(user), np.ascontiguousarray(bs)

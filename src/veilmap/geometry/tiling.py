@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 
 
@@ -41,7 +41,7 @@ class Tiling:
         """The tiles of one grid."""
         side, margin = (round(metres / grid.cell_size) for metres in (self.side, self.margin))
         if side < 1:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"tiles of {self.side:g} m are smaller than the cells of {grid.cell_size:g} m"
             )
         return Tiles(grid, side, margin)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.ingest._raw import RawTable
 
 _SEPARATORS = {",": "','", ";": "';'", "\t": "tab"}
@@ -51,11 +51,11 @@ class CsvFile:
     def names(self) -> list[str]:
         """The columns' names."""
         if not self._lines[0].strip():
-            raise VeilmapError(f"{self.path}, line 1 is empty; it should name the columns")
+            raise DataError(f"{self.path}, line 1 is empty; it should name the columns")
         try:
             return next(csv.reader(self._lines[:1], delimiter=self._separator))
         except csv.Error as error:
-            raise VeilmapError(f"{self.path}, line 1 does not name columns: {error}") from None
+            raise DataError(f"{self.path}, line 1 does not name columns: {error}") from None
 
     def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
         """The ``wanted`` columns; those in ``text`` as they are written."""
@@ -101,7 +101,7 @@ class CsvFile:
                 broken.clear()
                 table = parse(threads=False)
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-            raise VeilmapError(f"{self.path} cannot be read as CSV: {_first_line(error)}") from None
+            raise DataError(f"{self.path} cannot be read as CSV: {_first_line(error)}") from None
         return table, broken
 
 
@@ -109,27 +109,27 @@ def _as_utf8(path: Path, encoding: str) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise VeilmapError(f"{path} cannot be read: {error.strerror}") from None
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
     if not data or data.isspace():
-        raise VeilmapError(f"{path} is empty")
+        raise DataError(f"{path} is empty")
     try:
         if encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
             data = data.decode(encoding).encode()
         elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise VeilmapError(f"{path} is UTF-16 text; read it with encoding='utf-16'")
+            raise DataError(f"{path} is UTF-16 text; read it with encoding='utf-16'")
         else:
             data.decode()
     except LookupError:
-        raise VeilmapError(f"there is no encoding {encoding!r}; try 'utf-8' or 'latin-1'") from None
+        raise DataError(f"there is no encoding {encoding!r}; try 'utf-8' or 'latin-1'") from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         hint = "if it is text of another kind, say so with encoding='latin-1' (--encoding latin-1)"
         if b"\0" in data[:_SAMPLE_BYTES]:
             hint = "it does not look like text"
-        raise VeilmapError(f"{path}, line {line}: not {encoding} text; {hint}") from None
+        raise DataError(f"{path}, line {line}: not {encoding} text; {hint}") from None
     data = data.removeprefix(codecs.BOM_UTF8)
     if b"\0" in data[:_SAMPLE_BYTES]:
-        raise VeilmapError(f"{path} does not look like text; is its ending right?")
+        raise DataError(f"{path} does not look like text; is its ending right?")
     # Empty lines at the end are no rows.
     return data.rstrip(b"\r\n") + b"\n" if data.endswith((b"\n\n", b"\n\r\n")) else data
 
@@ -143,7 +143,7 @@ def _separator(path: Path, lines: Sequence[str]) -> str:
         found = [s for s in found if len({line.count(s) for line in full}) == 1] or found
     if len(found) > 1:
         shown = " and ".join(_SEPARATORS[sign] for sign in found)
-        raise VeilmapError(
+        raise DataError(
             f"{path}, line 1 has both {shown}: cannot tell which separates the columns;"
             " quote names that hold one"
         )
@@ -159,12 +159,12 @@ def _decimal(path: Path, lines: Sequence[str], separator: str) -> str:
     if not commas:
         return "."
     if points:
-        raise VeilmapError(
+        raise DataError(
             f"{path} writes numbers both as {commas[0]} and as {points[0]};"
             " write all of them with a decimal point"
         )
     if all(_THOUSANDS.fullmatch(field) for field in commas):
-        raise VeilmapError(
+        raise DataError(
             f"{path}: the comma in numbers such as {commas[0]} may part thousands or decimals;"
             " write them with a decimal point"
         )

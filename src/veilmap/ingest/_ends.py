@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.data.antennas import BEAM_WIDTH_DEG
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.ingest import _positions
 from veilmap.ingest._parsing import Ids, Mask
 from veilmap.ingest._positions import Place
@@ -98,7 +98,7 @@ def _system(rows: Rows, user: Place, bs: Place, options: Options) -> str | None:
     try:
         return _positions.common_system(user, bs, options.crs)
     except VeilmapError as error:
-        raise VeilmapError(f"{rows.raw.path}: {error}") from None
+        raise DataError(f"{rows.raw.path}: {error}") from None
 
 
 def _end(place: Place, crs: str | None, z: Values) -> End:
@@ -114,7 +114,7 @@ def _heights(place: Place, default: float | None, end: str, path: Path) -> Value
     if place.z is not None:
         return place.z
     if default is None:
-        raise VeilmapError(
+        raise DataError(
             f"{path} does not say how high the base stations are: name a column"
             " (--column bs_z=COLUMN), or give one height for all with bs_height (--bs-height)"
         )

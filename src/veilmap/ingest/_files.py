@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from veilmap._util import files
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.ingest._raw import TableFile
 
 _TEXT = (".csv", ".tsv", ".txt")
@@ -25,4 +25,4 @@ def opened(path: Path, encoding: str = "utf-8", layer: str | None = None) -> Tab
         from veilmap.ingest._geopackage import GeoPackageFile
 
         return GeoPackageFile(path, layer)
-    raise VeilmapError(f"{path}: tables are read from {', '.join(_TEXT)}, .parquet and .gpkg")
+    raise DataError(f"{path}: tables are read from {', '.join(_TEXT)}, .parquet and .gpkg")

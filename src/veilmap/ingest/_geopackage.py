@@ -12,7 +12,7 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.ingest._raw import RawTable
 
 _POINT = 0  # shapely's number for points
@@ -31,11 +31,9 @@ class GeoPackageFile:
         with _Reading(self.path) as pyogrio:
             layers = [str(name) for name, _ in pyogrio.list_layers(self.path)]
         if self.layer is not None and self.layer not in layers:
-            raise VeilmapError(
-                f"{self.path} has no layer {self.layer!r}; it has {', '.join(layers)}"
-            )
+            raise DataError(f"{self.path} has no layer {self.layer!r}; it has {', '.join(layers)}")
         if self.layer is None and len(layers) != 1:
-            raise VeilmapError(
+            raise DataError(
                 f"{self.path} has {len(layers)} layers ({', '.join(layers)});"
                 " choose one with layer=… (--layer)"
             )
@@ -74,7 +72,7 @@ class GeoPackageFile:
         other = np.flatnonzero((kinds != _POINT) & (kinds != _NOTHING))
         if len(other):
             kind = geometries[other[0]].geom_type
-            raise VeilmapError(
+            raise DataError(
                 f"{self.path}, layer {self._layer}, row {other[0]}: a {kind}, not a point"
             )
         return np.column_stack(
@@ -98,7 +96,7 @@ class _Reading:
             import pyogrio.raw
         except ImportError:
             self._catching.__exit__(None, None, None)
-            raise VeilmapError(
+            raise DataError(
                 f"{self.path}: GeoPackage files need pyogrio: pip install 'veilmap[geo]'"
             ) from None
         return pyogrio
@@ -109,4 +107,4 @@ class _Reading:
         self.warned = tuple(dict.fromkeys(said))
         if isinstance(error, RuntimeError | ValueError | OSError | pa.ArrowException):
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise VeilmapError(f"{self.path} cannot be read as GeoPackage: {reason}") from None
+            raise DataError(f"{self.path} cannot be read as GeoPackage: {reason}") from None

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.ingest._raw import TableFile
 
 IDS = ("user", "bs", "device")
@@ -24,7 +24,7 @@ def checked(given: Mapping[str, str] | None) -> dict[str, str]:
     """``given`` if it is about columns of ours."""
     for ours in given or {}:
         if ours not in (*TABLE, *ANTENNA):
-            raise VeilmapError(
+            raise DataError(
                 f"there is no column {ours!r} to name; there are {', '.join((*TABLE, *ANTENNA))}"
             )
     return dict(given or {})
@@ -74,11 +74,11 @@ def require(file: TableFile, name: str, purpose: str) -> None:
     """Complain unless there is exactly one column of this name."""
     count = file.names.count(name)
     if count > 1:
-        raise VeilmapError(f"{file.path} has {count} columns named {name!r}; rename all but one")
+        raise DataError(f"{file.path} has {count} columns named {name!r}; rename all but one")
     if count == 0:
         near = difflib.get_close_matches(name, file.names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {listed(file.names)}"
-        raise VeilmapError(f"{file.path} has no column {name!r} (for {purpose}); {hint}")
+        raise DataError(f"{file.path} has no column {name!r} (for {purpose}); {hint}")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import pyarrow.parquet
 from veilmap.data import table_files
 from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import ANTENNAS_NOTE, CRS_NOTE
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.ingest._raw import RawTable
 
 
@@ -43,10 +43,10 @@ class ParquetFile:
         try:
             antennas = None if note is None else Antennas.from_text(note)
         except VeilmapError as error:
-            raise VeilmapError(f"{self.path}: {error}") from None
+            raise DataError(f"{self.path}: {error}") from None
         rows = np.arange(table.num_rows)
         return RawTable(self.path, table, rows, crs=crs, antennas=antennas)
 
     def _unreadable(self, error: Exception) -> VeilmapError:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return VeilmapError(f"{self.path} cannot be read as parquet: {reason}")
+        return DataError(f"{self.path} cannot be read as parquet: {reason}")

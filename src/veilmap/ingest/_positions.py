@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.geometry import coordinates
 from veilmap.ingest._parsing import Mask, Parsed
 from veilmap.ingest._raw import RawTable
@@ -68,13 +68,13 @@ def axes(
     named = [pair for pair in there if any(name in given for name in pair)]
     there = named if len(named) == 1 else there
     if len(there) == 2:
-        raise VeilmapError(
+        raise DataError(
             f"both {' and '.join(metres)} and {' and '.join(degrees)} are there; name the columns"
             f" to take, such as {metres[0]}={names.get(metres[0], '…')}"
         )
     if there and not all(name in names for name in there[0]):
         lacking = next(name for name in there[0] if name not in names)
-        raise VeilmapError(f"no column for {lacking}; name it with columns (--column {lacking}=…)")
+        raise DataError(f"no column for {lacking}; name it with columns (--column {lacking}=…)")
     if there and (named or not has_points):
         return there[0]
     return ()
@@ -87,7 +87,7 @@ def place(raw: RawTable, end: str, chosen: tuple[str, ...], parsed: Mapping[str,
     z = None if column is None else column.values
     if not chosen:
         if raw.points is None:
-            raise VeilmapError(f"{raw.path} has no columns for positions")
+            raise DataError(f"{raw.path} has no columns for positions")
         if z is None and np.isfinite(raw.points[:, 2]).any():
             z = raw.points[:, 2]
         degrees = raw.crs is not None and coordinates.in_degrees(raw.crs)
@@ -105,7 +105,7 @@ def common_system(user: Place, bs: Place, wanted: str | None) -> str | None:
         return coordinates.checked(wanted)
     for one, other in ((user, bs), (bs, user)):
         if one.degrees and not other.degrees and other.crs is None:
-            raise VeilmapError(
+            raise DataError(
                 f"{' and '.join(one.names)} are degrees, {' and '.join(other.names)} metres:"
                 " say of which coordinate system with crs=… (--crs)"
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.ingest import _names, _parsing, _positions
 from veilmap.ingest._parsing import Ids, Mask, Parsed
 from veilmap.ingest._positions import Place
@@ -74,12 +74,12 @@ def _place(
     try:
         chosen = _positions.axes(end, names, given, has_points)
     except VeilmapError as error:
-        raise VeilmapError(f"{raw.path}: {error}") from None
+        raise DataError(f"{raw.path}: {error}") from None
     if not chosen and not has_points:
         users = end == "user"
         whose, prefix = ("users", "") if users else ("base stations", "bs_")
         more = "" if users else ", or list the base stations in a file (--stations)"
-        raise VeilmapError(
+        raise DataError(
             f"{raw.path} does not say where the {whose} are: name columns for {end}_x and {end}_y,"
             f" or for {prefix}latitude and {prefix}longitude (--column NAME=COLUMN){more};"
             f" read were {_names.listed(raw.columns.column_names)}"

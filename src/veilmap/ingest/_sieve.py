@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.data.measurements import BadRows, BadRowsError, describe
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.ingest._parsing import Mask
 from veilmap.ingest.results import LeftOut
 
@@ -58,4 +58,4 @@ def nothing_left(where: str, left_out: Sequence[LeftOut], hint: str) -> VeilmapE
     """The complaint that no row is left."""
     reasons = [f"{len(one.rows)} rows: {one.reason}" for one in left_out]
     said = "; ".join(reasons) or "it has no rows"
-    return VeilmapError(f"{where} has no usable row ({said})" + (f"; {hint}" if hint else ""))
+    return DataError(f"{where} has no usable row ({said})" + (f"; {hint}" if hint else ""))

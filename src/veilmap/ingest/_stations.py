@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.data.antennas import impossible_widths
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.ingest import _names, _parsing, _positions
 from veilmap.ingest._positions import Place
 from veilmap.ingest._raw import RawTable, TableFile
@@ -43,7 +43,7 @@ def listed(file: TableFile, given: Mapping[str, str]) -> StationList:
     """The base stations of a file; nothing in it may be missing or wrong."""
     names = _names.of_stations(file, given)
     if "bs" not in names:
-        raise VeilmapError(
+        raise DataError(
             f"{file.path} has no column for the base stations' ids; name it with columns"
             f" (--column bs=…); it has {_names.listed(file.names)}"
         )
@@ -51,7 +51,7 @@ def listed(file: TableFile, given: Mapping[str, str]) -> StationList:
     if len(raw.broken):
         _stop(raw, raw.broken, "the line does not have as many fields as line 1")
     if len(raw) == 0:
-        raise VeilmapError(f"{raw.path} lists no base station")
+        raise DataError(f"{raw.path} lists no base station")
     ids = _parsing.ids(raw.columns.column(names["bs"]))
     if ids.missing.any():
         _stop(raw, raw.numbers[ids.missing], f"{names['bs']} is missing")
@@ -81,7 +81,7 @@ def _place(
     try:
         chosen = _positions.axes("bs", names, given, raw.points is not None)
     except VeilmapError as error:
-        raise VeilmapError(f"{raw.path}: {error}") from None
+        raise DataError(f"{raw.path}: {error}") from None
     place = _positions.place(raw, "bs", chosen, numbers)
     ends = [place.x, place.y, *([] if place.z is None else [place.z])]
     unknown = ~np.isfinite(np.column_stack(ends)).all(axis=1)
@@ -109,4 +109,4 @@ def _check_antennas(
 
 
 def _stop(raw: RawTable, rows: NDArray[np.int64], reason: str) -> NoReturn:
-    raise VeilmapError(f"{raw.path}, {raw.row_word} {rows[0]}: {reason}")
+    raise DataError(f"{raw.path}, {raw.row_word} {rows[0]}: {reason}")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.ingest._names import listed, require
 from veilmap.ingest._raw import TableFile
 
@@ -14,7 +14,7 @@ def columns(file: TableFile, wanted: Sequence[str]) -> list[str]:
     for pattern in wanted:
         matching = {name for name in file.names if name == pattern or fnmatchcase(name, pattern)}
         if not matching:
-            raise VeilmapError(
+            raise DataError(
                 f"{file.path} has no column {pattern!r} for a base station;"
                 f" it has {listed(file.names)}"
             )

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from veilmap._util import checks
 from veilmap.data.measurements import OnBad
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.ingest import _names
 
 Quantity = Literal["gain", "rss", "rsrp", "path-loss"]
@@ -61,7 +61,7 @@ class Options:
         ):
             if getattr(self, name) not in allowed:
                 choices = ", ".join(str(choice) for choice in allowed if choice)
-                raise VeilmapError(f"{name} must be one of {choices}, not {getattr(self, name)!r}")
+                raise DataError(f"{name} must be one of {choices}, not {getattr(self, name)!r}")
         ways = {
             "a column for user": "user" in self.columns,
             "split_gap": self.split_gap is not None,
@@ -69,9 +69,9 @@ class Options:
         }
         given = [way for way, used in ways.items() if used]
         if len(given) > 1:
-            raise VeilmapError(f"{' and '.join(given)} both say who measured; give one")
+            raise DataError(f"{' and '.join(given)} both say who measured; give one")
         antenna = [name for name in _names.ANTENNA if name in self.columns]
         if antenna and self.stations is None:
-            raise VeilmapError(f"{antenna[0]} is a column of a file of stations (--stations)")
+            raise DataError(f"{antenna[0]} is a column of a file of stations (--stations)")
         if self.wide and "gain" in self.columns:
-            raise VeilmapError("wide names the columns with gains already; name no other for gain")
+            raise DataError("wide names the columns with gains already; name no other for gain")

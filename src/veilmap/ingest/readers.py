@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import BadRowsError, Measurements, OnBad
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.ingest import _ends, _names, _rows, _stations, _users, _values, _wide, doubts
 from veilmap.ingest._ends import Ends
 from veilmap.ingest._files import opened
@@ -141,26 +141,26 @@ def _used_names(
     names = {ours: theirs for ours, theirs in names.items() if ours not in unused}
     has = _names.listed(file.names)
     if not wide and "gain" not in names:
-        raise VeilmapError(
+        raise DataError(
             f"{file.path} has no column 'gain'; name it (--column gain=COLUMN), or the base"
             f" stations' columns of a wide table (--wide); it has {has}"
         )
     if listing is not None and not wide and "bs" not in names:
-        raise VeilmapError(
+        raise DataError(
             f"{file.path} has no column 'bs' that says which of the stations was heard;"
             f" name it (--column bs=COLUMN); it has {has}"
         )
     if wide and listing is None:
-        raise VeilmapError(
+        raise DataError(
             f"{file.path}: a wide table needs its base stations' positions from a file (--stations)"
         )
     if options.split_gap is not None and "time" not in names:
-        raise VeilmapError(
+        raise DataError(
             f"{file.path} has no column 'time' to find gaps in; name it (--column time=COLUMN);"
             f" it has {has}"
         )
     if options.split_gap is None and options.user_per is None and "user" not in names:
-        raise VeilmapError(
+        raise DataError(
             f"{file.path} does not say who measured: name a column (--column user=COLUMN), or split"
             " a track at gaps in time (--split-gap SECONDS), or take every row or position as a"
             f" user (--user-per row); it has {has}"

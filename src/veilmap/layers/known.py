@@ -1,7 +1,7 @@
 """What a map knows of a base station by its id."""
 
 from veilmap._util.ids import Id
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.layers.layer import Attribute
 from veilmap.model.radio_map import RadioMap
 
@@ -19,7 +19,9 @@ def checked(station: Id, *radio_maps: RadioMap) -> str:
         if radio_map.field is not None:
             trained |= {*map(str, radio_map.field.ids)}
     if trained and str(station) not in trained:
-        raise VeilmapError(f"the map knows no base station {station}; {such_as(sorted(trained))}")
+        raise ConfigurationError(
+            f"the map knows no base station {station}; {such_as(sorted(trained))}"
+        )
     return str(station)
 
 

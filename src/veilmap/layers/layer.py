@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 
 Values = NDArray[np.float64]
@@ -52,7 +52,9 @@ class Layer:
     def __post_init__(self) -> None:
         values = np.array(checks.floats("values", self.values), order="C")
         if values.shape != self.grid.shape:
-            raise VeilmapError(f"values have shape {values.shape}; the grid has {self.grid.shape}")
+            raise ConfigurationError(
+                f"values have shape {values.shape}; the grid has {self.grid.shape}"
+            )
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
@@ -77,7 +79,7 @@ class Layer:
             found[on_grid] = self.values.ravel()[cells[on_grid]]
         elif on_grid.any():
             if columns == 2 and self.altitude is None:
-                raise VeilmapError(f"{self.name} needs points with a height: (n, 3)")
+                raise ConfigurationError(f"{self.name} needs points with a height: (n, 3)")
             if columns == 2:
                 places = np.column_stack([places, np.full(len(places), self.altitude)])
             found[on_grid] = self.exact(places[on_grid])

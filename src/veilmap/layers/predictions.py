@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from veilmap._util import checks
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 from veilmap.layers.known import checked, facts
 from veilmap.layers.layer import Attribute, Layer, Values
@@ -51,7 +51,9 @@ def gain(
     known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
     if station is not None:
         if azimuth is not None or beam_width is not None:
-            raise VeilmapError("a station is known by its id or has another antenna, not both")
+            raise ConfigurationError(
+                "a station is known by its id or has another antenna, not both"
+            )
         known |= facts(radio_map, station)
         whose = f"base station {station}"
     elif azimuth is not None:
@@ -59,7 +61,7 @@ def gain(
         antennas = Antennas(("0",), (checks.number("azimuth", azimuth),), given)
         known |= {"azimuth_deg": antennas.azimuths[0], "beam_width_deg": antennas.beam_widths[0]}
     elif beam_width is not None:
-        raise VeilmapError("a beam of some width looks somewhere: name its azimuth")
+        raise ConfigurationError("a beam of some width looks somewhere: name its azimuth")
 
     def exact(places: Values) -> Values:
         gains = radio_map.predict(places, bs, station=station)
@@ -119,21 +121,23 @@ def best_server(
     """
     places_of = checks.points("stations", stations)
     if places_of.ndim != 2 or len(places_of) == 0:
-        raise VeilmapError(f"stations must have shape (B, 3), not {places_of.shape}")
+        raise ConfigurationError(f"stations must have shape (B, 3), not {places_of.shape}")
     altitude, grid = checks.number("altitude", altitude), grid or radio_map.grid
     antennas = None
     known: dict[str, Attribute] = {"base_stations_m": places_of.ravel().tolist()}
     if ids is not None:
         if azimuths is not None or beam_widths is not None:
-            raise VeilmapError("stations are known by their ids or have other antennas, not both")
+            raise ConfigurationError(
+                "stations are known by their ids or have other antennas, not both"
+            )
         if len(ids) != len(places_of):
-            raise VeilmapError(f"{len(places_of)} base stations have {len(ids)} ids")
+            raise ConfigurationError(f"{len(places_of)} base stations have {len(ids)} ids")
         known["base_stations"] = ", ".join(checked(station, radio_map) for station in ids)
     elif azimuths is not None:
         antennas = Antennas.where_known(np.arange(len(places_of)), azimuths, beam_widths)
         known["azimuths_deg"] = np.ravel(azimuths).tolist()
     elif beam_widths is not None:
-        raise VeilmapError("beams of some width look somewhere: name their azimuths")
+        raise ConfigurationError("beams of some width look somewhere: name their azimuths")
 
     servers = Servers(radio_map, places_of, ids, antennas)
     server, gains = servers.best(centres(grid, altitude))
@@ -163,7 +167,9 @@ def place_of(bs_xyz: ArrayLike) -> NDArray[np.float64]:
     """One base station's position, checked."""
     bs = checks.points("bs_xyz", bs_xyz)
     if bs.shape != (3,):
-        raise VeilmapError(f"one base station is needed: bs_xyz of shape (3,), not {bs.shape}")
+        raise ConfigurationError(
+            f"one base station is needed: bs_xyz of shape (3,), not {bs.shape}"
+        )
     return bs
 
 

@@ -18,7 +18,7 @@ from veilmap._util import checks, files, threads
 from veilmap._util.ids import Id
 from veilmap._util.plain import described
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation import train
 from veilmap.federation.training import fingerprint
 from veilmap.geometry.grid import Grid, trace
@@ -34,7 +34,9 @@ _LINKS_PER_BLOCK = 20_000
 def link_coverage(grid: Grid, measurements: Measurements) -> Layer:
     """How many links cross each cell: nothing was measured where there are none."""
     if grid.crs and measurements.crs and grid.crs != measurements.crs:
-        raise VeilmapError(f"the grid is in {grid.crs}, the measurements are in {measurements.crs}")
+        raise ConfigurationError(
+            f"the grid is in {grid.crs}, the measurements are in {measurements.crs}"
+        )
     user, bs = measurements.user_xyz, measurements.bs_xyz
     total, adding = np.zeros(grid.cells, dtype=np.int64), Lock()
 
@@ -67,10 +69,12 @@ def spread(
     are other cells than the maps', such as larger ones.
     """
     if len(radio_maps) < 2:
-        raise VeilmapError(f"a spread needs at least two maps, not {len(radio_maps)}")
+        raise ConfigurationError(f"a spread needs at least two maps, not {len(radio_maps)}")
     for number, radio_map in enumerate(radio_maps):
         if radio_map.grid != radio_maps[0].grid:
-            raise VeilmapError(f"map {number} has another grid than map 0; maps must share one")
+            raise ConfigurationError(
+                f"map {number} has another grid than map 0; maps must share one"
+            )
     bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
     grid = grid or radio_maps[0].grid
 
@@ -120,7 +124,7 @@ def bootstrap(
     """
     replicas = checks.whole("n", n, least=1)
     if {"out", "resume"} & training.keys():
-        raise VeilmapError("bootstrap writes no run folders; leave out and resume away")
+        raise ConfigurationError("bootstrap writes no run folders; leave out and resume away")
     rng = np.random.default_rng(seed)
     kept = None if folder is None else _Kept.opened(Path(folder), data, grid, seed, training)
     maps = []
@@ -159,7 +163,7 @@ class _Kept:
         note = folder / "replicas.json"
         text = json.dumps(about, indent=2, default=str) + "\n"
         if note.exists() and note.read_text(encoding="utf-8") != text:
-            raise VeilmapError(f"{folder} holds replicas of another run; name another folder")
+            raise ConfigurationError(f"{folder} holds replicas of another run; name another folder")
         if not note.exists():
             files.write_text(text, note)
         return cls(folder)

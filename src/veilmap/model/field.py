@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
 from veilmap._util.ids import Id, in_order, places
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
 
 _SAME_PLACE = 1e-3  # metres within which two base stations are one
@@ -45,9 +45,9 @@ class Field:
         given = np.zeros(shape) if self.values is None else self.values
         values = np.array(checks.floats("values", given)).reshape(-1)
         if values.size != np.prod(shape) or not np.isfinite(values).all():
-            raise VeilmapError(f"a field over {shape} needs as many finite numbers")
+            raise ConfigurationError(f"a field over {shape} needs as many finite numbers")
         if len(self.ids) not in (0, len(stations)):
-            raise VeilmapError(f"{len(stations)} base stations have {len(self.ids)} ids")
+            raise ConfigurationError(f"{len(stations)} base stations have {len(self.ids)} ids")
         values = values.reshape(shape)
         values.flags.writeable = False
         object.__setattr__(self, "stations", stations)

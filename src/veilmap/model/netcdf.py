@@ -9,7 +9,7 @@ import numpy as np
 
 from veilmap._util import files
 from veilmap.data.antennas import Antennas
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.geometry.grid import Grid
 from veilmap.model.field import Field
 from veilmap.model.offsets import Offsets
@@ -88,9 +88,9 @@ def load(path: Path) -> RadioMap:
     except VeilmapError:
         raise
     except Exception as error:  # the reader raises many kinds for a damaged file
-        raise VeilmapError(f"{path} is not a readable netCDF file") from error
+        raise DataError(f"{path} is not a readable netCDF file") from error
     if dataset.attrs.get("veilmap_format") != _FORMAT:
-        raise VeilmapError(f"{path} is not a veilmap radio map of format {_FORMAT}")
+        raise DataError(f"{path} is not a veilmap radio map of format {_FORMAT}")
     try:
         heights = dataset["obstacle_height"].values.astype(np.float64)
         rows, columns = heights.shape
@@ -107,7 +107,7 @@ def load(path: Path) -> RadioMap:
         known = None if antennas is None else Antennas.from_text(antennas)
         return RadioMap(grid, heights, theta, sharpness, _offsets(dataset), field, known)
     except (KeyError, TypeError, ValueError) as error:
-        raise VeilmapError(f"{path} is not a whole radio map: {error}") from error
+        raise DataError(f"{path} is not a whole radio map: {error}") from error
 
 
 def _field_variables(radio_map: RadioMap) -> dict[str, Any]:

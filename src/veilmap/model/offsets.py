@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
 from veilmap._util.ids import Id, Known, in_order, places
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Offsets:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         values = checks.floats("values", self.values or np.zeros(len(self)))
         if values.shape != (len(self),) or not np.isfinite(values).all():
-            raise VeilmapError(f"{len(self)} offsets need as many finite numbers")
+            raise ConfigurationError(f"{len(self)} offsets need as many finite numbers")
         object.__setattr__(self, "values", tuple(values.tolist()))
 
     @classmethod

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 _NAMED = 4  # parameters of the clear and the blocked law
 
@@ -33,7 +33,7 @@ class Law:
             object.__setattr__(self, name, checks.number(name, getattr(self, name)))
         power = checks.number("power", self.power, above=0)
         if not 1e-2 <= power < 1:
-            raise VeilmapError(f"a law's power lies between 0.01 and 1, not at {power:g}")
+            raise ConfigurationError(f"a law's power lies between 0.01 and 1, not at {power:g}")
         object.__setattr__(self, "power", power)
 
 
@@ -57,16 +57,16 @@ class Propagation:
             object.__setattr__(self, name, checks.number(name, getattr(self, name)))
         object.__setattr__(self, "between", tuple(self.between))
         if any(not isinstance(law, Law) for law in self.between):
-            raise VeilmapError("laws between clear and blocked are given as Law(...)")
+            raise ConfigurationError("laws between clear and blocked are given as Law(...)")
         if any(a <= b for a, b in zip(self.powers, self.powers[1:], strict=False)):
-            raise VeilmapError("the laws between need falling powers")
+            raise ConfigurationError("the laws between need falling powers")
 
     @classmethod
     def of_degrees(cls, degrees: int) -> "Propagation":
         """A start for training with 2, 3 or 4 degrees of obstruction."""
         powers = {2: (), 3: (0.03,), 4: (0.1, 0.01)}
         if degrees not in powers:
-            raise VeilmapError(f"there are 2, 3 or 4 degrees of obstruction, not {degrees}")
+            raise ConfigurationError(f"there are 2, 3 or 4 degrees of obstruction, not {degrees}")
         # All laws start alike at 1 m and fan out, so that each has a side to learn from.
         slopes = np.linspace(-20.0, -30.0, degrees)
         between = tuple(
@@ -91,7 +91,7 @@ class Propagation:
         values = checks.floats("theta", theta)
         limits = checks.floats("powers", powers).ravel().tolist()
         if values.shape != (_NAMED + 2 * len(limits),):
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"theta must have {_NAMED + 2 * len(limits)} entries, not shape {values.shape}"
             )
         (los, los_slope), (nlos, nlos_slope), *rest = values.reshape(-1, 2).tolist()

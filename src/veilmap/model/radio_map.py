@@ -17,7 +17,7 @@ from veilmap._util import checks, threads
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
 from veilmap.model import offsets as no_offsets
 from veilmap.model.field import Field
@@ -110,14 +110,14 @@ class RadioMap:
         sharpness = checks.number("sharpness", self.sharpness, above=0)
         heights = checks.floats("heights", self.heights)
         if heights.shape not in ((self.grid.cells,), self.grid.shape):
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"heights have shape {heights.shape}; the grid needs {self.grid.shape}"
                 f" or ({self.grid.cells},)"
             )
         if not np.isfinite(heights).all():
-            raise VeilmapError("heights must be finite")
+            raise ConfigurationError("heights must be finite")
         if sharpness * np.ptp(heights) > 2 * _WIDEST_EXPONENT:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"sharpness {sharpness:g} per metre is too steep for heights that span"
                 f" {np.ptp(heights):g} m; use predict(..., smooth=False) for a hard edge"
             )
@@ -285,7 +285,7 @@ class RadioMap:
         """
         bs = checks.points("bs_xyz", bs_xyz)
         if bs.shape != (3,):
-            raise VeilmapError("predict_area takes one base station: bs_xyz of shape (3,)")
+            raise ConfigurationError("predict_area takes one base station: bs_xyz of shape (3,)")
         ground = np.full(self.grid.cells, checks.number("altitude", altitude))
         places = np.column_stack([self.grid.centres, ground])
         return self.predict(places, bs, smooth=smooth).reshape(self.grid.shape)

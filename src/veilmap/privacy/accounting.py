@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import PrivacyError
 from veilmap.privacy.mechanisms import (
     AggregateGaussian,
     Mechanism,
@@ -30,7 +30,7 @@ def guarantee_of(mechanism: Mechanism) -> PrivateSums:
     """The mechanism's guarantee; one without is refused."""
     guarantee = mechanism.guarantee
     if isinstance(guarantee, NoGuarantee):
-        raise VeilmapError(f"{type(mechanism).__name__} has no ε: {guarantee.reason}")
+        raise PrivacyError(f"{type(mechanism).__name__} has no ε: {guarantee.reason}")
     return guarantee
 
 
@@ -80,7 +80,7 @@ def event_of(mechanism: Mechanism, rounds: int) -> Any:
     """``rounds`` opened sums as a `dp_accounting.DpEvent`, for users certainly in each."""
     guarantee = guarantee_of(mechanism)
     if guarantee.sampling < 1:
-        raise VeilmapError("dp-accounting has no event for secretly sampled discrete noise")
+        raise PrivacyError("dp-accounting has no event for secretly sampled discrete noise")
     return _composed(guarantee.rho, rounds)
 
 
@@ -104,7 +104,7 @@ def calibrated(mechanism: AggregateGaussian, rounds: int) -> AggregateGaussian:
 
     low, high = (math.log(value) for value in _NOISE_RANGE)
     if too_much(high) > 0:
-        raise VeilmapError(
+        raise PrivacyError(
             f"ε = {mechanism.epsilon:g} over {rounds} rounds needs absurd noise; ask for a larger"
             " ε or fewer rounds"
         )

@@ -8,7 +8,7 @@ from veilmap import __version__, figures
 from veilmap._util import files
 from veilmap.auditing import audit
 from veilmap.auditing.audit import Audit
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
 from veilmap.reports import audits, exposures, html, maps, training, words
 from veilmap.reports.html import Html
@@ -77,7 +77,9 @@ def _users(subjects: Sequence[Subject], user: str | None) -> dict[str, ClientId]
         return {}
     kept = [subject for subject in subjects if subject.witness.rounds]
     if not kept:
-        raise VeilmapError("--user: no uploads were kept to look at; train with --keep-uploads")
+        raise ConfigurationError(
+            "--user: no uploads were kept to look at; train with --keep-uploads"
+        )
     return {subject.name: subject.user_named(user) for subject in kept}
 
 

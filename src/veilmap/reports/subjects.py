@@ -8,7 +8,7 @@ from typing import Any
 
 from veilmap.auditing.exposure import Witness
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.federation import Run
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
@@ -72,7 +72,7 @@ class Subject:
         if is_promised(config):
             if not study:
                 if data is not None or test is not None:
-                    raise VeilmapError(
+                    raise ConfigurationError(
                         f"{folder} has a guarantee, which does not cover its users' measurements"
                         " or the map's error on them: --study takes them in, and marks the page"
                     )
@@ -135,4 +135,6 @@ class Subject:
             for user in self.witness.users(number):
                 if str(user) == text:
                     return user
-        raise VeilmapError(f"--user: no user {text} took part in a kept round of {self.folder}")
+        raise ConfigurationError(
+            f"--user: no user {text} took part in a kept round of {self.folder}"
+        )

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from veilmap._util.plain import described
-from veilmap.errors import VeilmapError
+from veilmap.errors import RunFolderError, VeilmapError
 from veilmap.federation import NoiseAwareStep, Participation
 from veilmap.federation.residual import ThenField
 from veilmap.federation.selection import Model
@@ -108,13 +108,13 @@ def _step_options(step: StepRule, *, measured: bool) -> dict[str, object]:
     options: dict[str, object] = {}
     if isinstance(step, ThenField):
         if described(step) != described(ThenField(step.spacing, step.first)):
-            raise VeilmapError("the command line has no such residual field")
+            raise RunFolderError("the command line has no such residual field")
         options["--residual"], step = step.spacing, step.first
     degrees = step.start_propagation.laws if isinstance(step, NoiseAwareStep) else 2
     start = Propagation.of_degrees(degrees)
     usual = Model(degrees=degrees).step if measured else NoiseAwareStep(start_propagation=start)
     if described(step) != described(usual):
-        raise VeilmapError("the command line has no such step rule")
+        raise RunFolderError("the command line has no such step rule")
     return options | ({"--degrees": degrees} if degrees > 2 else {})
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from veilmap._util import files
 from veilmap.data.folders import MeasurementFolder, open_crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import RunFolderError
 from veilmap.federation.public import Stations, read_stations
 from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.study import StudyFolder, is_promised, unpublished
@@ -53,7 +53,7 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.data is None and (self.area or self.stations):
-            raise VeilmapError("a synthetic city has an area and base stations of its own")
+            raise RunFolderError("a synthetic city has an area and base stations of its own")
 
     @property
     def scene(self) -> Scene | None:
@@ -98,7 +98,7 @@ class Source:
         """What a run's folder, or its study, says; ``test`` overrides its test data."""
         path = unpublished(run) / _FILE
         if not path.exists():
-            raise VeilmapError(
+            raise RunFolderError(
                 f"{run} does not say where its measurements are; name them with --data"
             )
         try:
@@ -110,7 +110,7 @@ class Source:
                 _area(content.get("area")), paths["stations"],
             )  # fmt: skip
         except (json.JSONDecodeError, KeyError, TypeError, ValueError):
-            raise VeilmapError(f"{path} is damaged; name the measurements with --data") from None
+            raise RunFolderError(f"{path} is damaged; name the measurements with --data") from None
 
 
 def _area(corners: list[float] | None) -> tuple[float, float, float, float] | None:
@@ -130,7 +130,7 @@ def crowd_behind(
     else:
         truth, unseen, _ = Source.of_run(run, test).load()
     if not _may_be_behind(run, truth):
-        raise VeilmapError(f"{run} was trained on other measurements; name them with --data")
+        raise RunFolderError(f"{run} was trained on other measurements; name them with --data")
     return truth, unseen
 
 
@@ -162,7 +162,7 @@ def measurements_behind(
     if isinstance(truth, Measurements):
         return truth, unseen
     if len(truth) > _MOST_LINKS:
-        raise VeilmapError(
+        raise RunFolderError(
             f"{truth.path} holds {len(truth):,} links, more than the {_MOST_LINKS:,} that are read"
             " at once to show single users; `veilmap audit` reads them in parts"
         )

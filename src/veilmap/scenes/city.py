@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from shapely import Polygon, STRtree, affinity
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 # Streets: no two buildings nearer than this share of the area's side.
 _GAP = 0.01
@@ -18,7 +18,7 @@ def draw_buildings(
 ) -> list[Polygon]:
     """``count`` footprints inside a square of ``side`` metres that cover ``density`` of it."""
     if density >= 1:
-        raise VeilmapError(f"density is a share of the ground below 1, not {density:g}")
+        raise ConfigurationError(f"density is a share of the ground below 1, not {density:g}")
     if count == 0 or density == 0:
         return []
     areas = rng.uniform(1 / _SPREAD, _SPREAD, count)
@@ -45,7 +45,7 @@ def _place(rng: np.random.Generator, shape: Polygon, side: float, placed: list[P
         )
         if len(others.query(moved, predicate="dwithin", distance=_GAP * side)) == 0:
             return moved
-    raise VeilmapError(
+    raise ConfigurationError(
         f"no room for building {len(placed) + 1}: ask for a lower density or fewer buildings"
     )
 

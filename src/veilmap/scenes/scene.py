@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from veilmap._util import checks
 from veilmap._util.streams import Purpose, stream
 from veilmap.data.measurements import BadRows, Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
 from veilmap.model.radio_map import Propagation, log_distance
 from veilmap.scenes.buildings.prism import Building, heights_of, without_overlaps
@@ -63,20 +63,22 @@ class Scene:
 
         stations = checks.points("base_stations", self.base_stations)
         if stations.ndim != 2 or len(stations) == 0:
-            raise VeilmapError("base_stations must have shape (B, 3) with at least one of them")
+            raise ConfigurationError(
+                "base_stations must have shape (B, 3) with at least one of them"
+            )
         object.__setattr__(self, "base_stations", stations)
         object.__setattr__(self, "buildings", tuple(self.buildings))
         object.__setattr__(self, "seed", checks.whole("seed", self.seed, least=0))
         if self.meshes is not None and self.buildings:
-            raise VeilmapError("a scene has buildings or meshes, not both")
+            raise ConfigurationError("a scene has buildings or meshes, not both")
         footprints = np.array([building.footprint for building in self.buildings], dtype=object)
         first, second = shapely.STRtree(footprints).query(footprints, predicate="intersects")
         for a, b in zip(first.tolist(), second.tolist(), strict=True):
             if a < b and footprints[a].intersection(footprints[b]).area > 0:
-                raise VeilmapError(f"buildings {a} and {b} overlap; merge them or move one")
+                raise ConfigurationError(f"buildings {a} and {b} overlap; merge them or move one")
         inside = np.flatnonzero(self._indoors(stations))
         if len(inside):
-            raise VeilmapError(f"base station {inside[0]} is inside a building; move it")
+            raise ConfigurationError(f"base station {inside[0]} is inside a building; move it")
 
     @classmethod
     def synthetic(
@@ -122,7 +124,7 @@ class Scene:
         )
         low, high = (checks.number("heights", value, above=0) for value in heights)
         if low > high:
-            raise VeilmapError(f"heights must be (lowest, highest), not ({low:g}, {high:g})")
+            raise ConfigurationError(f"heights must be (lowest, highest), not ({low:g}, {high:g})")
         placed = tuple(Building(shape, rng.uniform(low, high)) for shape in shapes)
         altitude = checks.number("bs_altitude", bs_altitude, above=0)
         count = checks.whole("base_stations", base_stations, least=1)
@@ -275,9 +277,11 @@ class Scene:
         places = checks.whole("places_per_user", places_per_user, least=1)
         noise = checks.number("noise_db", noise_db, least=0)
         if links < places:
-            raise VeilmapError(f"{places} places per user need at least as many links, not {links}")
+            raise ConfigurationError(
+                f"{places} places per user need at least as many links, not {links}"
+            )
         if links > places * len(self.base_stations):
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"{links} links per user are more than {places} place(s) x"
                 f" {len(self.base_stations)} base stations; ask for fewer or more places"
             )
@@ -353,7 +357,7 @@ class Scene:
             Fixes places and rays; without it they differ each time.
         """
         if self.meshes is None:
-            raise VeilmapError(
+            raise ConfigurationError(
                 "only a scene made with Scene.from_sionna can be traced; measure() works on all"
             )
         rng = stream(seed, Purpose.TRACED)
@@ -369,7 +373,7 @@ class Scene:
         user, bs = np.divmod(np.arange(len(gain)), len(self.base_stations))
         found, lost = np.flatnonzero(np.isfinite(gain)), np.flatnonzero(~np.isfinite(gain))
         if len(found) == 0:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"none of {len(gain)} links has a path; ask for more samples or a larger max_depth"
             )
         user, bs, gain = user[found], bs[found], gain[found]
@@ -386,7 +390,7 @@ class Scene:
         places = checks.points("users", users).reshape(-1, 3)
         inside = np.flatnonzero(self._indoors(places))
         if len(inside):
-            raise VeilmapError(f"user {inside[0]} is inside a building; move them")
+            raise ConfigurationError(f"user {inside[0]} is inside a building; move them")
         return places
 
     def _within(self, reach: float, spots: NDArray[np.float64]) -> Sequence[NDArray[np.int64]]:
@@ -425,10 +429,12 @@ class Scene:
 def _ordered(extent: Sequence[float]) -> tuple[float, float, float, float]:
     """(west, east, south, north), checked."""
     if len(extent) != 4:
-        raise VeilmapError("extent must be (west, east, south, north) in metres")
+        raise ConfigurationError("extent must be (west, east, south, north) in metres")
     west, east, south, north = (checks.number("each of extent", value) for value in extent)
     if west >= east or south >= north:
-        raise VeilmapError(f"extent must be (west, east, south, north) in metres, not {extent}")
+        raise ConfigurationError(
+            f"extent must be (west, east, south, north) in metres, not {extent}"
+        )
     return west, east, south, north
 
 
@@ -467,7 +473,7 @@ def _outdoors(
         found = np.vstack([found, drawn[~indoors(drawn)]])
         if len(found) >= count:
             return found[:count]
-    raise VeilmapError(
+    raise ConfigurationError(
         f"no room for {count} points at {altitude:g} m: buildings cover nearly everything;"
         " lower the density"
     )
@@ -504,7 +510,7 @@ def _check_enough(
     poor = np.flatnonzero(there < counts)
     if len(poor):
         worst = poor[np.argmin(there[poor])]
-        raise VeilmapError(
+        raise ConfigurationError(
             f"{len(poor):,} of {len(places):,} places have too few base stations in reach, one of"
             f" them {there[worst]} for {counts[worst]} links; ask for fewer links, a longer reach"
             " or more base stations"

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from starlette.concurrency import run_in_threadpool
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.web import schema, views
 from veilmap.web.service import Desk
 
@@ -30,7 +30,7 @@ class Listeners:
     def check(self) -> None:
         """Refuse one too many."""
         if self.count >= MOST_LISTENERS:
-            raise VeilmapError(f"{MOST_LISTENERS} pages follow runs already: close some")
+            raise DataError(f"{MOST_LISTENERS} pages follow runs already: close some")
 
 
 async def follow(desk: Desk, run: str, listeners: Listeners) -> AsyncIterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.federation.study import SUFFIX
 from veilmap.web.opened import OpenRun
 
@@ -100,7 +100,7 @@ class Library:
     def free_folder(self, name: str) -> Path:
         """A new folder's path for a run to be started."""
         if self.new_runs is None:
-            raise VeilmapError("this page may not start runs")
+            raise DataError("this page may not start runs")
         return self.new_runs.resolve() / _unlike(_plain(name), self._taken())
 
     def _taken(self) -> list[str]:

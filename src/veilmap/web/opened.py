@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from veilmap.auditing.exposure import Witness
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.federation import history
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.run import transcript_of
@@ -60,7 +60,7 @@ class OpenRun:
         try:
             config = self._folder.config()
             if config.get("format") != FORMAT:
-                raise VeilmapError(
+                raise DataError(
                     f"{self.path.name} was written by another version of veilmap; train it anew"
                 )
             from_description(config["mechanism"])
@@ -71,7 +71,7 @@ class OpenRun:
         except (AttributeError, KeyError, TypeError, UnicodeDecodeError):
             sound = False
         if not sound:
-            raise VeilmapError(f"{self.path.name}/config.json is damaged")
+            raise DataError(f"{self.path.name}/config.json is damaged")
         return config
 
     @property
@@ -138,7 +138,7 @@ class OpenRun:
                     else self._folder.newest_map()
                 )
                 if found is None:
-                    raise VeilmapError(
+                    raise DataError(
                         "no map yet: it is written with the run's first checkpoint; ask again soon"
                     )
                 self._map = version, found

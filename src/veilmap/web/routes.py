@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from veilmap import __version__, export
 from veilmap.auditing.exposure import Knobs
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.reports.exposures import comparable
 from veilmap.runs.command import model_options
 from veilmap.runs.source import Source
@@ -140,7 +140,7 @@ def _knobs(
 ) -> Knobs:
     exponent = math.inf if power == "inf" else float(power)
     if exponent == 0:
-        raise VeilmapError("power: ν is greater than 0, or inf")
+        raise DataError("power: ν is greater than 0, or inf")
     return Knobs(budget, tradeoff, clip, exponent)
 
 
@@ -207,7 +207,7 @@ def start_run(desk: TheDesk, wanted: NewRun) -> schema.RunSummary:
         other = desk.library.open(wanted.like)
         if other.source is None:
             line = other.withheld or f"{wanted.like} does not say where its measurements are"
-            raise VeilmapError(line)
+            raise DataError(line)
         source, extras = other.source, model_options(other.config, other.source)
     plan = Plan(
         source, wanted.mechanism, wanted.parameters, wanted.rounds, wanted.seed, wanted.sums, extras

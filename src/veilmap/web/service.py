@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.federation.study import unpublished
 from veilmap.reports import label_of
 from veilmap.web import schema, views
@@ -115,9 +115,9 @@ class Desk:
         """Let an interrupted run go on."""
         state = self.summary(run).state
         if state not in ("paused", "stopped"):
-            raise VeilmapError(f"the run is {state}: only an interrupted one can go on")
+            raise DataError(f"the run is {state}: only an interrupted one can go on")
         if run not in self._plans:
-            raise VeilmapError(
+            raise DataError(
                 "this run was not started here: go on with it by the same command and --resume"
             )
         self._paused.discard(run)
@@ -137,7 +137,7 @@ class Desk:
     def _job_of(self, run: str) -> Job:
         job = self.jobs.of_run(run, "train")
         if job is None or not job.alive:
-            raise VeilmapError("nothing to stop: this run does not go on, or was started elsewhere")
+            raise DataError("nothing to stop: this run does not go on, or was started elsewhere")
         return job
 
     # ---- attacking
@@ -147,7 +147,7 @@ class Desk:
         opened = self._readable(run)
         why_not = why_no_audit(opened)
         if why_not:
-            raise VeilmapError(why_not)
+            raise DataError(why_not)
         out = opened.work / "audit"
         return self._once("audit", run, ["audit", str(opened.path), "--out", str(out)])
 
@@ -155,9 +155,9 @@ class Desk:
         """Train maps of resampled users."""
         opened = self._readable(run)
         if opened.withheld:
-            raise VeilmapError(opened.withheld)
+            raise DataError(opened.withheld)
         if opened.data is None or not opened.finished:
-            raise VeilmapError("replicas need a finished run whose measurements are on this host")
+            raise DataError("replicas need a finished run whose measurements are on this host")
         folder = opened.work / "replicas"
         x, y, z = opened.stations[0][0].tolist() if len(opened.stations[0]) else (0.0, 0.0, 10.0)
         arguments = [
@@ -172,7 +172,7 @@ class Desk:
     def _readable(self, run: str) -> OpenRun:
         head = self.summary(run)
         if head.state == "unreadable":
-            raise VeilmapError(head.problem or "this run cannot be read")
+            raise DataError(head.problem or "this run cannot be read")
         return self.library.open(run)
 
     def _once(

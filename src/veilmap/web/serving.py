@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilmap._util.extras import require
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.runs.source import Source
 from veilmap.web.commands import Plan
 
@@ -87,9 +87,7 @@ def serve(
     from veilmap.web.app import create_app
 
     if address.token is not None and not _TOKEN.fullmatch(address.token):
-        raise VeilmapError(
-            "the token is to be of letters, digits, - and _: it is part of an address"
-        )
+        raise DataError("the token is to be of letters, digits, - and _: it is part of an address")
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as door, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
         desk = _desk(places, new_runs, Path(folder), buildings, study=study)
@@ -180,7 +178,7 @@ def _listening(address: Address) -> socket.socket:
             continue
         door.listen(256)
         return door
-    raise VeilmapError(
+    raise DataError(
         f"cannot listen on {address.host} port {wanted[0]}: {problem.strerror};"
         " name another with --port (0 takes a free one)"
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from veilmap import layers
 from veilmap.auditing.exposure import SENT, Exposure, Knobs, Witness
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError, VeilmapError
 from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.geometry.grid import Grid
@@ -101,7 +101,7 @@ def summary(
 def detail(run: OpenRun, head: schema.RunSummary) -> schema.RunDetail:
     """All that the page must know to show a run."""
     if head.state == "unreadable":
-        raise VeilmapError(head.problem or "this run cannot be read")
+        raise DataError(head.problem or "this run cannot be read")
     places, ids = run.stations
     config = run.config
     return schema.RunDetail(
@@ -186,12 +186,12 @@ def history_rows(rows: list[HistoryRow]) -> list[schema.HistoryRow]:
 def layer(run: OpenRun, wish: Wish, *, whole: bool = False) -> Layer:
     """The layer that was asked for, in the cells that are shown or in all of a ``whole`` map."""
     if wish.layer in _PER_STATION and (wish.place is None) == (wish.station is None):
-        raise VeilmapError(f"{wish.layer} needs one base station: its id, or x, y and z")
+        raise DataError(f"{wish.layer} needs one base station: its id, or x, y and z")
     if wish.layer not in _PER_STATION:
         wish = replace(wish, place=None, station=None)
     if wish.of != "learned" and (run.scene is None or wish.layer not in _COMPARABLE):
         unknown = f"nobody knows the true {_TITLES[wish.layer].lower()} of this run"
-        raise VeilmapError(run.withheld or unknown)
+        raise DataError(run.withheld or unknown)
     if whole and Shown(run.radio_map().grid).times > 1:
         # Too large to keep, and nobody else should wait for it.
         return _made(run, run.radio_map(), wish, None)
@@ -243,7 +243,7 @@ def _learned(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None)
         return layers.gain(radio_map, place, wish.altitude, station=station, grid=grid)
     why_not = _why_no_uncertainty(run)
     if why_not:
-        raise VeilmapError(f"no uncertainty: {why_not}")
+        raise DataError(f"no uncertainty: {why_not}")
     return layers.spread(run.replicas(), place, wish.altitude, station=station, grid=grid)
 
 
@@ -252,7 +252,7 @@ def _place(run: OpenRun, wish: Wish) -> tuple[float, float, float]:
         return wish.place or (0.0, 0.0, 0.0)
     places, ids = run.stations
     if wish.station not in ids:
-        raise VeilmapError(f"the run has no base station {wish.station}")
+        raise DataError(f"the run has no base station {wish.station}")
     x, y, z = places[ids.index(wish.station)].tolist()
     return x, y, z
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from veilmap import __version__
 from veilmap._util import files
 from veilmap.data.measurements import Measurements
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import ServerSees
 from veilmap.flower.deploy import certificates, templates
 from veilmap.flower.secagg import account, enrolment
@@ -46,14 +46,16 @@ class Federation:
     def load(cls, folder: Path) -> "Federation":
         """The federation in a folder."""
         if not (folder / _FILE).exists():
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"{folder} holds no federation; make one with veilmap federation init"
             )
         try:
             content = json.loads((folder / _FILE).read_text())
             return cls(folder.resolve(), content["host"], content["port"], content["nodes"])
         except (KeyError, ValueError, TypeError) as error:
-            raise VeilmapError(f"{folder / _FILE} is damaged: make the federation anew") from error
+            raise ConfigurationError(
+                f"{folder / _FILE} is damaged: make the federation anew"
+            ) from error
 
     @property
     def names(self) -> list[str]:
@@ -143,12 +145,14 @@ def init(
     The users of ``data`` are dealt out to the nodes' files; replace them by real ones.
     """
     if folder.exists() and any(folder.iterdir()):
-        raise VeilmapError(f"{folder} is not empty; name a new folder for the federation")
+        raise ConfigurationError(f"{folder} is not empty; name a new folder for the federation")
     users = data.users.tolist()
     if len(users) < nodes:
-        raise VeilmapError(f"{nodes} nodes need measurements of as many users, not {len(users)}")
+        raise ConfigurationError(
+            f"{nodes} nodes need measurements of as many users, not {len(users)}"
+        )
     if server_sees == "sums" and len(users) != nodes:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"in a sum every user has a node of their own: {len(users)} users need --nodes"
             f" {len(users)}"
         )
@@ -193,7 +197,9 @@ def enrol(key: Path, own_account: Path) -> EllipticCurvePublicKey:
     """Make a node's key pair and open its account; the public half is a line for the roster."""
     for path in (key, own_account):
         if path.exists():
-            raise VeilmapError(f"{path} is there already: a new key would part it from its account")
+            raise ConfigurationError(
+                f"{path} is there already: a new key would part it from its account"
+            )
     public = enrolment.write_key(key)
     account.enrol(own_account, enrolment.fingerprint(public))
     return public
@@ -227,7 +233,9 @@ def renew(federation: Federation, days: int) -> None:
     tls = federation.folder / "certificates"
     for needed in ("ca.key", "ca.crt"):
         if not (tls / needed).exists():
-            raise VeilmapError(f"{tls / needed} is missing: renew where the authority's key is")
+            raise ConfigurationError(
+                f"{tls / needed} is missing: renew where the authority's key is"
+            )
     certificates.write_server(tls, _names(federation.host), days)
 
 
@@ -262,7 +270,7 @@ def _free_port(nodes: int) -> int:
             first = probe.getsockname()[1]
         if first + nodes + 1 < 65536 and all(_is_free(first + k) for k in range(nodes + 2)):
             return first
-    raise VeilmapError("no free ports found; name one with --port")
+    raise ConfigurationError("no free ports found; name one with --port")
 
 
 def _is_free(port: int) -> bool:

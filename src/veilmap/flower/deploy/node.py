@@ -41,7 +41,7 @@ from flwr.supercore.protobuf.client import ProtobufClientInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.flower.deploy.templates import COMPONENTS
 
 _PAUSE = 0.2  # seconds between looks for a message
@@ -69,16 +69,16 @@ def check_app(content: bytes) -> None:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             others = sorted(set(archive.namelist()) - _FILES)
             if others:
-                raise VeilmapError(f"it brings files of its own ({', '.join(others)[:200]})")
+                raise ConfigurationError(f"it brings files of its own ({', '.join(others)[:200]})")
             with archive.open("pyproject.toml") as file:
                 text = file.read(_MOST_BYTES)
         named = tomllib.loads(text.decode())["tool"]["flwr"]["app"]["components"]
     except VeilmapError:
         raise
     except Exception as error:  # whatever a broken archive makes its readers raise
-        raise VeilmapError(f"it cannot be read ({type(error).__name__})") from error
+        raise ConfigurationError(f"it cannot be read ({type(error).__name__})") from error
     if named != COMPONENTS:
-        raise VeilmapError(f"it names other components ({str(named)[:200]})")
+        raise ConfigurationError(f"it names other components ({str(named)[:200]})")
 
 
 def reply_to(message: Message, context: Context, app: bytes, client: ClientApp) -> Message:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veilmap._util import files
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.flower.deploy.layout import LINK, Federation, tool
 
 _PATIENCE = 60.0  # seconds for a process to come up
@@ -44,7 +44,7 @@ def up(federation: Federation) -> list[Process]:
     new = [node for node in federation.names if not known[node].running]
     for node in new:
         if not federation.key(node).exists():
-            raise VeilmapError(f"{node} has no key: {federation.key(node)} is missing")
+            raise ConfigurationError(f"{node} has no key: {federation.key(node)} is missing")
     if not known["superlink"].running:
         _start(federation, "superlink")
     _await_port(federation)
@@ -126,7 +126,7 @@ def _start(federation: Federation, name: str) -> _Started:
     files.write_text(f"{process.pid}\n", federation.folder / "state" / f"{name}.pid")
     time.sleep(0.5)
     if process.poll() is not None:
-        raise VeilmapError(f"{name} did not start; {log} says why")
+        raise ConfigurationError(f"{name} did not start; {log} says why")
     return _Started(name, process, log, begin)
 
 
@@ -142,11 +142,13 @@ def _await_joined(federation: Federation, node: _Started) -> None:
             with suppress(ProcessLookupError):
                 os.killpg(node.process.pid, signal.SIGKILL)  # its child may not have noticed
             if _NOT_NOW not in said:
-                raise VeilmapError(f"{node.name} did not start; {node.log} says why")
+                raise ConfigurationError(f"{node.name} did not start; {node.log} says why")
             time.sleep(2)
             node = _start(federation, node.name)
         time.sleep(0.2)
-    raise VeilmapError(f"{node.name} was not let in after {_REJOINING:g} s; {node.log} says why")
+    raise ConfigurationError(
+        f"{node.name} was not let in after {_REJOINING:g} s; {node.log} says why"
+    )
 
 
 def _await_port(federation: Federation) -> None:
@@ -157,9 +159,11 @@ def _await_port(federation: Federation) -> None:
             if probe.connect_ex((federation.host, federation.port)) == 0:
                 return
         if _running(federation, "superlink") is None:
-            raise VeilmapError(f"superlink did not start; {_log(federation, 'superlink')} says why")
+            raise ConfigurationError(
+                f"superlink did not start; {_log(federation, 'superlink')} says why"
+            )
         time.sleep(0.2)
-    raise VeilmapError(
+    raise ConfigurationError(
         f"the SuperLink does not listen on {federation.address} after {_PATIENCE:g} s;"
         f" {_log(federation, 'superlink')} says why"
     )
@@ -176,7 +180,7 @@ def _register(federation: Federation, node: str) -> None:
     )  # the SuperLink keeps it in its database
     if found.returncode:
         said = (found.stdout + found.stderr).strip()
-        raise VeilmapError(f"{node} could not be registered: {said[-300:]}")
+        raise ConfigurationError(f"{node} could not be registered: {said[-300:]}")
     files.write_text("", done)
 
 
@@ -188,7 +192,7 @@ def _runs(federation: Federation) -> dict[str, str]:
         return {run["run-id"]: run["status"].partition(":")[2] for run in runs}
     except (ValueError, KeyError, TypeError):
         said = (found.stdout + found.stderr).strip()
-        raise VeilmapError(f"the SuperLink does not say what runs: {said[-300:]}") from None
+        raise ConfigurationError(f"the SuperLink does not say what runs: {said[-300:]}") from None
 
 
 def _flwr(

@@ -13,7 +13,7 @@ from typing import Any
 
 from veilmap._util import files
 from veilmap._util.plain import described
-from veilmap.errors import VeilmapError
+from veilmap.errors import PrivacyError
 from veilmap.privacy.accounting import Ledger
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 
@@ -76,7 +76,7 @@ def enter(path: Path, owner: str, session: int, stage: str, mechanism: Mechanism
 def load(path: Path, owner: str) -> Account:
     """The account of a key; without one nothing is known to be left of its ε."""
     if not path.exists():
-        raise VeilmapError(
+        raise PrivacyError(
             f"the account {path} is missing, and with it what this node has spent: restore it, or"
             " enrol the node with a new key"
         )
@@ -84,13 +84,13 @@ def load(path: Path, owner: str) -> Account:
         account = Account(**json.loads(path.read_text(encoding="utf-8")))
         sound = account.session >= 0 and account.answers >= 0 and account.stage in ("", *STAGES)
     except (TypeError, ValueError) as error:
-        raise VeilmapError(
+        raise PrivacyError(
             f"the account {path} is damaged, and with it what this node has spent"
         ) from error
     if not sound:
-        raise VeilmapError(f"the account {path} is damaged, and with it what this node has spent")
+        raise PrivacyError(f"the account {path} is damaged, and with it what this node has spent")
     if account.owner != owner:
-        raise VeilmapError(f"the account {path} belongs to another node's key")
+        raise PrivacyError(f"the account {path} belongs to another node's key")
     return account
 
 
@@ -98,14 +98,14 @@ def _advanced(account: Account, session: int, stage: str) -> Account:
     """The account once a stage is answered, if it is that stage's turn."""
     if stage == STAGES[0]:
         if session <= account.session:
-            raise VeilmapError(
+            raise PrivacyError(
                 f"session {session} is not newer than session {account.session}, in which this"
                 " node took part: nothing is sent"
             )
         return replace(account, session=session, stage=stage)
     due = (*STAGES, "")[STAGES.index(account.stage) + 1] if account.stage else ""
     if session != account.session or stage != due:
-        raise VeilmapError(
+        raise PrivacyError(
             f"the server asks for {stage} of session {session}, but {due or 'nothing'} of session"
             f" {account.session} is due: no stage is answered twice"
         )
@@ -118,13 +118,13 @@ def _charged(account: Account, mechanism: Mechanism) -> Account:
         return account  # promises nothing
     public = json.loads(json.dumps(described(mechanism)))
     if account.mechanism not in (None, public):
-        raise VeilmapError(
+        raise PrivacyError(
             "this node's account was spent with other settings of the mechanism: what was promised"
             " to its user cannot be added up; keep the settings"
         )
     ledger = Ledger(mechanism, spent={_USER: account.answers})
     if not ledger.affords([_USER]):
-        raise VeilmapError(
+        raise PrivacyError(
             f"this node has spent its ε = {mechanism.epsilon:g} in {account.answers} rounds and"
             " answers no more"
         )

@@ -23,7 +23,7 @@ from flwr.serverapp import Grid as FlowerGrid
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import PrivacyError
 from veilmap.federation.engine import Gathered, Recorder
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Turnout
@@ -112,7 +112,7 @@ def exchange_for(
     if training.server_sees == "uploads":
         return FlowerExchange(grid, least_users, patience, deadline, poll, least_cohort)
     if roster is None:
-        raise VeilmapError("a masked sum needs the roster of the nodes that are enrolled")
+        raise PrivacyError("a masked sum needs the roster of the nodes that are enrolled")
     return SecureExchange(
         grid, least_users, patience, deadline, poll, least_cohort,
         mechanism=training.mechanism, roster=roster,

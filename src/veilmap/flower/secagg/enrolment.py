@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from veilmap._util import files
-from veilmap.errors import VeilmapError
+from veilmap.errors import PrivacyError
 
 _CURVE = ec.SECP384R1
 _ECDSA = ec.ECDSA(hashes.SHA384())
@@ -47,9 +47,9 @@ class Roster:
                 kind, text, name = line.split()
                 keys[_new(name, keys)] = _curve_key(load_ssh_public_key(f"{kind} {text}".encode()))
         except (ValueError, UnsupportedAlgorithm) as error:
-            raise VeilmapError(f"the roster {path} is not a list of node keys: {error}") from error
+            raise PrivacyError(f"the roster {path} is not a list of node keys: {error}") from error
         if len({as_text(key) for key in keys.values()}) < len(keys):
-            raise VeilmapError(f"the roster {path} has one key under two names")
+            raise PrivacyError(f"the roster {path} has one key under two names")
         return cls(keys)
 
     def name_of(self, key: ec.EllipticCurvePublicKey) -> str:
@@ -57,7 +57,7 @@ class Roster:
         for name, other in self.keys.items():
             if as_text(other) == as_text(key):
                 return name
-        raise VeilmapError("this node's key is not in its roster: enrol it first")
+        raise PrivacyError("this node's key is not in its roster: enrol it first")
 
     def signed(self, name: object, signature: object, message: bytes) -> bool:
         """Whether the node of that name signed the message."""
@@ -94,9 +94,9 @@ class Enrolment:
         try:
             own = load_ssh_private_key(files.existing(key).read_bytes(), None)
         except (ValueError, UnsupportedAlgorithm) as error:
-            raise VeilmapError(f"{key} is not a node's private key: {error}") from error
+            raise PrivacyError(f"{key} is not a node's private key: {error}") from error
         if not isinstance(own, ec.EllipticCurvePrivateKey):
-            raise VeilmapError(f"{key} is not an ECDSA key: make one with ssh-keygen -t ecdsa")
+            raise PrivacyError(f"{key} is not an ECDSA key: make one with ssh-keygen -t ecdsa")
         return cls(own, Roster.load(roster), account)
 
     @cached_property

@@ -27,7 +27,7 @@ from flwr.common.secure_aggregation.secaggplus_constants import (
 from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import PrivacyError
 from veilmap.flower import records
 from veilmap.flower.secagg import account, sharing
 from veilmap.flower.secagg.enrolment import Enrolment
@@ -47,10 +47,10 @@ def mask(
 ) -> Message:
     """Answer one stage of a session, or refuse it; ``call_next`` gives the vector to mask."""
     if RECORD_KEY_CONFIGS not in message.content:
-        raise VeilmapError("this node takes part in sums only, and was asked for a single upload")
+        raise PrivacyError("this node takes part in sums only, and was asked for a single upload")
     stage = message.content.config_records[RECORD_KEY_CONFIGS].get(Key.STAGE)
     if stage not in _ANSWERS:
-        raise VeilmapError(f"a masked sum has no stage {stage!r}")
+        raise PrivacyError(f"a masked sum has no stage {stage!r}")
     return _ANSWERS[stage](_Turn(message, context, call_next, enrolment, mechanism))
 
 
@@ -94,16 +94,16 @@ class _Turn:
         """A whole number that the server said."""
         value = self.asked.get(name)
         if type(value) is not int:
-            raise VeilmapError(f"the server sent no whole number as {name}")
+            raise PrivacyError(f"the server sent no whole number as {name}")
         return value
 
     def nodes(self, name: str) -> list[int]:
         """A list of different nodes that the server named."""
         value = self.asked.get(name)
         if not isinstance(value, list) or any(type(node) is not int for node in value):
-            raise VeilmapError(f"the server sent no list of nodes as {name}")
+            raise PrivacyError(f"the server sent no list of nodes as {name}")
         if len(set(value)) < len(value):
-            raise VeilmapError("the server names a node twice, so that peers would count twice")
+            raise PrivacyError("the server names a node twice, so that peers would count twice")
         return value
 
     @property
@@ -131,7 +131,7 @@ class _Turn:
         """What was kept; nothing is answered without it."""
         stored = self.context.state.config_records[RECORD].get(name)
         if not isinstance(stored, str):
-            raise VeilmapError(f"the server asks out of turn: this session has no {name} yet")
+            raise PrivacyError(f"the server asks out of turn: this session has no {name} yet")
         return json.loads(stored)
 
     @property
@@ -149,7 +149,7 @@ def _set_up(turn: _Turn) -> Message:
     _check_announced(announced, turn.mechanism, len(turn.enrolment.roster.keys))
     numbers = [turn.whole(key) for key in (Key.SAMPLE_NUMBER, Key.SHARE_NUMBER, Key.THRESHOLD)]
     if numbers != [announced.nodes, announced.nodes, announced.threshold]:
-        raise VeilmapError(
+        raise PrivacyError(
             f"a sum over {announced.nodes} nodes must show every node all their keys"
         )
     _check_ranges(turn.asked, Scale.of(turn.mechanism, announced.nodes))
@@ -169,18 +169,18 @@ def _check_announced(announced: Announcement, mechanism: Mechanism, enrolled: in
     nodes, threshold, cohort = announced.nodes, announced.threshold, announced.cohort
     least = mechanism.least_answers(cohort)
     if not 2 <= nodes <= min(cohort, enrolled):
-        raise VeilmapError(
+        raise PrivacyError(
             f"a sum over {nodes} nodes of a cohort of {cohort} does not fit the {enrolled} nodes"
             " that are enrolled"
         )
     if threshold < least or threshold > nodes:
-        raise VeilmapError(
+        raise PrivacyError(
             f"the server says that {cohort} users were asked, whose sum needs {least} answers, but"
             f" it can be opened with {threshold}: nothing is sent"
         )
     if 2 * threshold <= nodes:
         # Else half of the nodes could agree on one view, and the other half on another.
-        raise VeilmapError(
+        raise PrivacyError(
             f"{threshold} of {nodes} nodes could open an upload: more than half are needed"
         )
 
@@ -189,7 +189,7 @@ def _check_ranges(asked: Mapping[str, Any], scale: Scale) -> None:
     """Refuse ranges under which numbers would be cut off, or their sum overflow."""
     ranges = [asked.get(k) for k in (Key.CLIPPING_RANGE, Key.TARGET_RANGE, Key.MOD_RANGE)]
     if ranges != [scale.largest, 2 * scale.largest, MODULUS] or asked.get(Key.MAX_WEIGHT) != 1:
-        raise VeilmapError(f"with the ranges {ranges} numbers would be cut off or sums overflow")
+        raise PrivacyError(f"with the ranges {ranges} numbers would be cut off or sums overflow")
 
 
 def _share_keys(turn: _Turn) -> Message:
@@ -201,11 +201,11 @@ def _share_keys(turn: _Turn) -> Message:
     for node, pair in keys.items():
         told = signed.get(node)
         if not _is_pair(pair, bytes) or not _is_pair(told, bytes) or not _is_number(node):
-            raise VeilmapError("the server shows keys without the names and signatures to them")
+            raise PrivacyError("the server shows keys without the names and signatures to them")
         name, signature = told
         advert = Advert(int(node), name.decode(errors="replace"), *pair)
         if not roster.signed(advert.name, signature, advert.message(announced)):
-            raise VeilmapError(
+            raise PrivacyError(
                 f"the keys of {advert.name!r} are not signed by a node of this roster for this"
                 " session: nothing is shared with them"
             )
@@ -229,11 +229,11 @@ def _check_adverts(adverts: Collection[Advert], turn: _Turn) -> None:
     announced = turn.announced
     for what in ("node", "name", "mask_key", "share_key"):
         if len({getattr(advert, what) for advert in adverts}) < len(adverts):
-            raise VeilmapError(f"the server shows one {what.replace('_', ' ')} twice")
+            raise PrivacyError(f"the server shows one {what.replace('_', ' ')} twice")
     if turn.enrolment.name not in {advert.name for advert in adverts if advert.node == turn.me}:
-        raise VeilmapError("the server shows keys without this node's own")
+        raise PrivacyError("the server shows keys without this node's own")
     if not announced.threshold <= len(adverts) <= announced.nodes:
-        raise VeilmapError(
+        raise PrivacyError(
             f"the server shows the keys of {len(adverts)} nodes, not of {announced.threshold} to"
             f" {announced.nodes}"
         )
@@ -244,9 +244,9 @@ def _answer(turn: _Turn) -> Message:
     announced, adverts = turn.announced, turn.adverts
     peers = turn.nodes(Key.SOURCE_LIST)
     if not set(peers) <= set(adverts) - {turn.me}:
-        raise VeilmapError("the server forwards shares of nodes that have shown no keys")
+        raise PrivacyError("the server forwards shares of nodes that have shown no keys")
     if len(peers) + 1 < announced.threshold:
-        raise VeilmapError(
+        raise PrivacyError(
             f"the server forwards shares of {len(peers)} peers: with this node they are fewer than"
             f" the {announced.threshold} that the sum needs"
         )
@@ -255,9 +255,9 @@ def _answer(turn: _Turn) -> Message:
         broadcast = records.read_question(turn.message.content).broadcast
         same = records.digest(turn.message.content) == announced.broadcast
     except records.UnreadableError as error:
-        raise VeilmapError(str(error)) from error
+        raise PrivacyError(str(error)) from error
     if not same or (broadcast.round, broadcast.cohort) != (announced.round, announced.cohort):
-        raise VeilmapError("the server sends another broadcast than it announced to everybody")
+        raise PrivacyError("the server sends another broadcast than it announced to everybody")
     reply = turn.proceed()
     turn.remember("masked", [turn.me, *peers])
     return reply
@@ -272,7 +272,7 @@ def _check_shares(turn: _Turn, peers: Collection[int]) -> None:
         for peer, text in zip(peers, sealed or [], strict=True):
             decrypt(secrets[peer], text)
     except (InvalidToken, KeyError, TypeError, ValueError) as error:
-        raise VeilmapError("the server forwards shares that cannot be opened") from error
+        raise PrivacyError("the server forwards shares that cannot be opened") from error
 
 
 def _agree(turn: _Turn) -> Message:
@@ -291,9 +291,9 @@ def _view(turn: _Turn) -> View:
     masked = turn.remembered("masked")
     if set(here) & set(gone) or {*here, *gone} != set(masked) or turn.me not in here:
         # Never help to open the masks of one node in both ways: that would open its upload.
-        raise VeilmapError("the server asks to unmask nodes in a way that would show an upload")
+        raise PrivacyError("the server asks to unmask nodes in a way that would show an upload")
     if len(here) < turn.announced.threshold:
-        raise VeilmapError(
+        raise PrivacyError(
             f"a sum over {len(here)} nodes lacks noise: it needs {turn.announced.threshold}"
         )
     return View(turn.announced, turn.adverts, masked, here, gone)
@@ -304,7 +304,7 @@ def _unmask(turn: _Turn) -> Message:
     view = _view(turn)
     message = view.message()
     if message.hex() != turn.remembered("view"):
-        raise VeilmapError("the server asks to unmask another sum than this node agreed to")
+        raise PrivacyError("the server asks to unmask another sum than this node agreed to")
     signatures: Any = dict(turn.message.content.config_records.get(RECORD, ConfigRecord()))
     agreed = {
         node
@@ -312,7 +312,7 @@ def _unmask(turn: _Turn) -> Message:
         if turn.enrolment.roster.signed(view.adverts[node].name, signatures.get(str(node)), message)
     }
     if len(agreed) < turn.announced.threshold:
-        raise VeilmapError(
+        raise PrivacyError(
             f"{len(agreed)} nodes agree on what this node was told, and"
             f" {turn.announced.threshold} must: nothing is unmasked"
         )
@@ -362,7 +362,7 @@ def _replace_parts() -> None:
     ):
         target: Any = import_module(module)
         if not hasattr(target, name):
-            raise VeilmapError(f"{module} has changed: install flwr >= 1.41, < 1.42")
+            raise PrivacyError(f"{module} has changed: install flwr >= 1.41, < 1.42")
         setattr(target, name, part)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from flwr.app import ConfigRecord, RecordDict
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import PrivacyError
 
 RECORD = "veilmap.session"  # beside Flower's own records of SecAgg+
 AGREE = "agree"
@@ -62,7 +62,7 @@ class Announcement:
         given: dict[str, Any] = dict(content.config_records.get(RECORD, ConfigRecord()))
         for field in fields(cls):
             if type(given.get(field.name)) is not field.type:
-                raise VeilmapError(f"the server announces a session without its {field.name}")
+                raise PrivacyError(f"the server announces a session without its {field.name}")
         return cls(**{field.name: given[field.name] for field in fields(cls)})
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import PrivacyError
 from veilmap.federation.messages import Update
 from veilmap.federation.server import OpenedSum
 from veilmap.privacy.mechanisms import Mechanism
@@ -54,7 +54,7 @@ class Scale:
         ])  # fmt: skip
         whole = np.rint(numbers)
         if not np.abs(whole).max() <= self.largest:
-            raise VeilmapError(
+            raise PrivacyError(
                 f"an answer of {np.abs(whole).max():.3g} steps does not fit the sum's range of"
                 f" {self.largest}: it is not sent, for it would be cut off"
             )

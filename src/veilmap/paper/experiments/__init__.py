@@ -6,7 +6,7 @@ outcomes. Running, remembering, drawing and reporting are shared by all.
 
 from collections.abc import Mapping, Sequence
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.paper.experiments.base import Experiment
 from veilmap.paper.experiments.choices import Choices
 from veilmap.paper.experiments.convergence import Convergence
@@ -41,7 +41,7 @@ def chosen(
     """
     for name in names:
         if name not in (*EXPERIMENTS, "all"):
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)} and all"
             )
     wanted = EXPERIMENTS if "all" in names else dict.fromkeys(names)

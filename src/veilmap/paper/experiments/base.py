@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.federation.steps import StepRule
 from veilmap.figures.content import Picture
 from veilmap.paper.experiments.results import Finding, Result, Table
@@ -43,7 +43,7 @@ class Experiment(ABC):
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise VeilmapError("seeds must be different numbers, at least one")
+            raise ConfigurationError("seeds must be different numbers, at least one")
         for seed in self.seeds:
             checks.whole("seeds", seed, least=0)
         checks.whole("rounds", self.rounds, least=4)

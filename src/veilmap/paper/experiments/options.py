@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, get_args
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.paper.experiments.base import Experiment
 
 
@@ -13,7 +13,9 @@ def changed(experiments: Sequence[Experiment], settings: Mapping[str, str]) -> l
     known = {field.name for experiment in experiments for field in fields(experiment)}
     for name in settings:
         if name not in known:
-            raise VeilmapError(f"no setting {name!r} here; there are {', '.join(sorted(known))}")
+            raise ConfigurationError(
+                f"no setting {name!r} here; there are {', '.join(sorted(known))}"
+            )
     return [_with(experiment, settings) for experiment in experiments]
 
 
@@ -32,11 +34,11 @@ def _read(name: str, text: str, kind: Any) -> Any:
         values = tuple(one(part) for part in parts)
     except ValueError:
         wanted = "whole numbers" if one is int else "numbers"
-        raise VeilmapError(f"{name} takes {wanted}, not {text!r}") from None
+        raise ConfigurationError(f"{name} takes {wanted}, not {text!r}") from None
     if several:
         if not values:
-            raise VeilmapError(f"{name} needs at least one number")
+            raise ConfigurationError(f"{name} needs at least one number")
         return values
     if len(values) != 1:
-        raise VeilmapError(f"{name} takes one number, not {text!r}")
+        raise ConfigurationError(f"{name} takes one number, not {text!r}")
     return values[0]

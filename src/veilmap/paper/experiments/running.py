@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from veilmap._util.threads import environment, threads
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.paper.experiments.tasks import Outcome, Store, Task
 
 # A worker computes on one thread: tasks share nothing, so processes use the cores better. It
@@ -82,7 +82,7 @@ def _in_processes(tasks: Sequence[Task], store: Store, workers: int) -> Iterator
                 future.result()
                 yield futures[future]
         except BrokenProcessPool:
-            raise VeilmapError(
+            raise ConfigurationError(
                 "a worker process died (out of memory?); what is done is kept: run the same"
                 " command again, with fewer --workers"
             ) from None
@@ -103,7 +103,9 @@ def _work(task: Task, store: Store) -> None:
 def _stored(task: Task, store: Store) -> Outcome:
     outcome = store.load(task)
     if outcome is None:
-        raise VeilmapError(f"{store.folder} lost an outcome while this was running; run it again")
+        raise ConfigurationError(
+            f"{store.folder} lost an outcome while this was running; run it again"
+        )
     return outcome
 
 

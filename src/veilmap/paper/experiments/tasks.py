@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from veilmap._util import files
 from veilmap._util.plain import described
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 
 Outcome = Mapping[str, NDArray]
 """What a task gives: named arrays."""
@@ -60,7 +60,9 @@ class Store:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 return {name: stored[name] for name in stored.files if name != "settings"}
         except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-            raise VeilmapError(f"{path} is damaged; delete it to have it computed anew") from error
+            raise ConfigurationError(
+                f"{path} is damaged; delete it to have it computed anew"
+            ) from error
 
     def save(self, task: Task, outcome: Outcome) -> None:
         """Keep an outcome, whole or not at all."""

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
 from veilmap.data.links import Links
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
 from veilmap.model.gradients import gradients_of
 from veilmap.model.radio_map import RadioMap
@@ -37,7 +37,7 @@ def expected_energy(
     user, bs = paired(user_xyz, bs_xyz)
     truth = checks.floats("true_gain_db", true_gain_db)
     if truth.shape != (len(user),):
-        raise VeilmapError(f"{len(user)} links need as many gains, not shape {truth.shape}")
+        raise ConfigurationError(f"{len(user)} links need as many gains, not shape {truth.shape}")
     predicted = radio_map.predict(user, bs)
     # Each link as a user of its own whose residual is 1 dB: its gradient is −2 s_j.
     alone = Links(np.arange(len(user) + 1), user, bs, predicted + 1.0)
@@ -51,7 +51,7 @@ def rays(grid: Grid, xy: ArrayLike) -> list[NDArray[np.int64]]:
     """Cells c_m = c_0 + mδ from the cell of a point to the edge, in eight directions."""
     start = int(grid.cell_of(xy))
     if start < 0:
-        raise VeilmapError(f"the point {xy!r} is not on the grid")
+        raise ConfigurationError(f"the point {xy!r} is not on the grid")
     rows, columns = grid.shape
     row, column = divmod(start, columns)
     found = []

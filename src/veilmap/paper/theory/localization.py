@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 
 
@@ -87,11 +87,11 @@ def _energies(
     energy = checks.floats("gradient", gradient) ** 2
     noise = checks.floats("variances", variances)
     if energy.shape != (grid.cells,) or noise.shape != (grid.cells,):
-        raise VeilmapError(f"gradient and variances need {grid.cells} entries each")
+        raise ConfigurationError(f"gradient and variances need {grid.cells} entries each")
     if not np.isfinite(energy + noise).all() or (noise < 0).any():
-        raise VeilmapError("gradient and variances must be finite, variances not negative")
+        raise ConfigurationError("gradient and variances must be finite, variances not negative")
     if energy.sum() + noise.sum() == 0:
-        raise VeilmapError("a gradient of zeros without noise has no centroid")
+        raise ConfigurationError("a gradient of zeros without noise has no centroid")
     return energy, noise, checks.points("user_xy", user_xy, columns=2)
 
 

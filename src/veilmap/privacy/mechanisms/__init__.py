@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms.aggregate import AggregateGaussian
 from veilmap.privacy.mechanisms.aligned import GeometryAligned
 from veilmap.privacy.mechanisms.base import Answer, Contribution, Mechanism, Protected, UploadNoise
@@ -44,16 +44,16 @@ def named(name: str, options: Mapping[str, Any], *, called: Mapping[str, str] = 
     ``called`` says how options are named where they come from, for the message.
     """
     if name not in MECHANISMS:
-        raise VeilmapError(f"no mechanism {name!r}; there are {', '.join(MECHANISMS)}")
+        raise ConfigurationError(f"no mechanism {name!r}; there are {', '.join(MECHANISMS)}")
     kind = MECHANISMS[name]
     unknown = sorted(options.keys() - {field.name for field in fields(kind)})
     if unknown:
         if {"epsilon", "delta"} & set(unknown):
             reason = kind().guarantee
             assert isinstance(reason, NoGuarantee)  # else it would have an ε
-            raise VeilmapError(f"{kind.__name__} has no ε: {reason.reason}")
+            raise ConfigurationError(f"{kind.__name__} has no ε: {reason.reason}")
         wrong = ", ".join(called.get(option, option) for option in unknown)
-        raise VeilmapError(f"the mechanism {name} has no {wrong}")
+        raise ConfigurationError(f"the mechanism {name} has no {wrong}")
     return kind(**options)
 
 
@@ -62,6 +62,8 @@ def from_description(public: Mapping[str, Any]) -> Mechanism:
     kinds = {kind.__name__: kind for kind in MECHANISMS.values()}
     kind = kinds.get(public.get("type", ""))
     if kind is None:
-        raise VeilmapError(f"no mechanism {public.get('type')!r}; there are {', '.join(kinds)}")
+        raise ConfigurationError(
+            f"no mechanism {public.get('type')!r}; there are {', '.join(kinds)}"
+        )
     names = {field.name for field in fields(kind)}
     return kind(**{name: value for name, value in public.items() if name in names})

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from veilmap._kernels import few_cells
 from veilmap._util import checks
 from veilmap._util.threads import even_parts, run_all, run_parts
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 from veilmap.model.theta import at_100_m
 from veilmap.privacy.mechanisms.base import Answer, Contribution, Mechanism, norms_of
@@ -95,17 +95,17 @@ class AggregateGaussian(Mechanism):
             if getattr(self, name) is not None:
                 whole = checks.whole(name, getattr(self, name), least=1)
                 if most is not None and whole > most:
-                    raise VeilmapError(f"{name} must be at most {most}, not {whole}")
+                    raise ConfigurationError(f"{name} must be at most {most}, not {whole}")
                 object.__setattr__(self, name, whole)
         if self.delta >= 1:
-            raise VeilmapError(f"delta is a small probability, not {self.delta:g}")
+            raise ConfigurationError(f"delta is a small probability, not {self.delta:g}")
         for name, low in (("dropout", 0), ("theta_share", 0), ("contribute", None)):
             value = checks.number(name, getattr(self, name))
             if not (value > 0 if low is None else value >= low) or value > 1:
-                raise VeilmapError(f"{name} is a share, not {value:g}")
+                raise ConfigurationError(f"{name} is a share, not {value:g}")
             object.__setattr__(self, name, value)
         if self.dropout == 1 or self.theta_share == 1:
-            raise VeilmapError("dropout and theta_share must be below 1")
+            raise ConfigurationError("dropout and theta_share must be below 1")
         if self.noise_multiplier is not None:
             z = checks.number("noise_multiplier", self.noise_multiplier, above=0)
             object.__setattr__(self, "noise_multiplier", z)
@@ -123,7 +123,7 @@ class AggregateGaussian(Mechanism):
     def noise_on_sum(self) -> float:
         """z, once it is fixed."""
         if self.noise_multiplier is None:
-            raise VeilmapError(
+            raise ConfigurationError(
                 "the noise of AggregateGaussian is not fixed yet: train does it,"
                 " or accounting.calibrated(mechanism, rounds)"
             )
@@ -160,7 +160,7 @@ class AggregateGaussian(Mechanism):
         tau = 10 * cohort * math.exp(-((math.pi * rounded) ** 2))
         uneven = tau * math.sqrt(cells + parameters) * self.noise_on_sum  # as a share of 1/z
         if rounded < LEAST_DEVIATION or uneven > _UNEVEN:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"each client's noise would be {rounded:.2g} steps of the lattice, too coarse to"
                 f" be proven: take more than {self.steps} levels"
             )
@@ -184,7 +184,7 @@ class AggregateGaussian(Mechanism):
         users, cells = raw.heights.shape
         norms, heights = norms_of(raw.heights), np.ascontiguousarray(raw.heights)
         if not np.isfinite(norms).all():
-            raise VeilmapError("a gradient has an entry that is not finite")
+            raise ConfigurationError("a gradient has an entry that is not finite")
         coins = self.coins(draws)
         theta = self._theta_on_lattice(raw.propagation, raw.laws, coins.seeds)
         sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
@@ -274,7 +274,7 @@ class AggregateGaussian(Mechanism):
         theta = np.ascontiguousarray(propagation @ axes.T)
         norms = norms_of(theta)
         if not np.isfinite(norms).all():
-            raise VeilmapError("a gradient has an entry that is not finite")
+            raise ConfigurationError("a gradient has an entry that is not finite")
         result = np.empty(theta.shape, dtype=np.int64)
         few_cells.rows_on_lattice(
             0, len(theta), theta, norms, self.theta_clip,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from veilmap._kernels import rows
 from veilmap._util import checks
 from veilmap._util.threads import even_parts, run_parts
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.mechanisms.guarantees import Guarantee
 from veilmap.privacy.mechanisms.sums import Coins, Group, Rest, RunningSum, Summand
@@ -177,7 +177,9 @@ class UploadNoise(Mechanism):
         """σ² of every cell for clipped gradients: (M,) with one position, or (N, M) with (N, 2)."""
         gradients, norms, places = _checked(gradient, grid, user_xy)
         if (norms > self.clip * (1 + 1e-9)).any():
-            raise VeilmapError(f"clip the gradient to {self.clip:g} before asking for its noise")
+            raise ConfigurationError(
+                f"clip the gradient to {self.clip:g} before asking for its noise"
+            )
         result = self._by_layers(gradients, self._energies(norms), grid, places)
         return result.reshape(np.shape(gradient))
 
@@ -289,13 +291,15 @@ def _checked(
     """Gradients (N, M), their norms (N,) and positions (N, 2)."""
     dense = np.ascontiguousarray(np.atleast_2d(checks.floats("gradient", gradients)))
     if dense.ndim != 2 or dense.shape[1] == 0 or dense.shape[1] % grid.cells:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"a gradient needs {grid.cells} entries, not shape {np.shape(gradients)}"
         )
     norms = norms_of(dense)
     if not np.isfinite(norms).all():
-        raise VeilmapError("a gradient has an entry that is not finite")
+        raise ConfigurationError("a gradient has an entry that is not finite")
     places = np.atleast_2d(checks.points("user_xy", user_xy, columns=2))
     if len(places) != len(dense):
-        raise VeilmapError(f"{len(dense)} gradients need as many positions, not {len(places)}")
+        raise ConfigurationError(
+            f"{len(dense)} gradients need as many positions, not {len(places)}"
+        )
     return dense, norms, places

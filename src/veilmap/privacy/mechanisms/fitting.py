@@ -8,7 +8,7 @@ the noise and what the users have in common.
 import math
 from dataclasses import replace
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms.aggregate import LEAST_DEVIATION, ROOM, AggregateGaussian
 
 _WHOLE_BYTES = (16, 24, 32)
@@ -38,7 +38,7 @@ def fitted(mechanism: AggregateGaussian, cohort: int) -> AggregateGaussian:
         levels = int(2.0 ** (bits - 1) / _range_per_level(mechanism, cohort))
         if levels >= least:
             return replace(mechanism, levels=min(levels, max(least, _MOST_LEVELS)), bits=bits)
-    raise VeilmapError(
+    raise ConfigurationError(
         f"uploads of {choices[-1]} bits a cell leave {levels} levels for sums over {cohort} users,"
         f" which need {least}: allow more bits"
     )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import sampling
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
 from veilmap.privacy.noise import Draw
 
 _BITS = 128  # of the cumulative table: no value's probability is off by more than 2⁻¹²⁸
@@ -63,7 +63,7 @@ class DiscreteGaussian:
 def discrete_gaussian(deviation: float) -> DiscreteGaussian:
     """The sampler for σ = ``deviation``, with its table."""
     if not 0 < deviation <= _LARGEST:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"noise of deviation {deviation:.3g} on the lattice is not between 0 and"
             f" {_LARGEST:g}: choose fewer levels or a larger cohort"
         )

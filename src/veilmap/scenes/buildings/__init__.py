@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import files
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
 from veilmap.scenes.buildings.footprints import Footprints, read_footprints
 from veilmap.scenes.buildings.prism import Building, heights_of
@@ -34,6 +34,6 @@ def heights(path: str | Path, grid: Grid, **options: Any) -> NDArray[np.float64]
         return read_surface(path, grid, **options)
     if path.suffix.lower() in _SHAPES:
         return heights_of(read_footprints(path, grid.crs, **options).buildings, grid)
-    raise VeilmapError(
+    raise DataError(
         f"{path}: buildings come as {', '.join(_SHAPES)} (footprints) or .tif (a surface model)"
     )

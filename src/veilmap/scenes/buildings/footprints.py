@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from veilmap._util import checks, files
 from veilmap._util.extras import require
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.geometry import coordinates
 from veilmap.scenes.buildings.prism import Building, polygons_of
 
@@ -71,7 +71,7 @@ def read_footprints(
     if default_height is not None:
         tall[unknown] = checks.number("default_height", default_height, above=0)
     if shapes.size and unknown.all() and default_height is None:
-        raise VeilmapError(
+        raise DataError(
             f"{path}: no building has a {height} or {levels}; name the attribute, or give a default"
             f" height (attributes: {', '.join(columns) or 'none'})"
         )
@@ -85,7 +85,7 @@ def read_footprints(
         else:
             buildings += [Building(part, metres) for part in polygons_of(shape)]
     if not buildings:
-        raise VeilmapError(f"{path} holds no building that can be used: {_said(left_out)}")
+        raise DataError(f"{path} holds no building that can be used: {_said(left_out)}")
     return Footprints(tuple(buildings), crs, left_out)
 
 
@@ -101,10 +101,10 @@ def _read(path: Path, layer: str | None) -> tuple[NDArray, dict[str, NDArray], s
             about, table = pyogrio.raw.read_arrow(path, layer=layer)
     except (RuntimeError, ValueError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise VeilmapError(f"{path} cannot be read as footprints: {reason}") from None
+        raise DataError(f"{path} cannot be read as footprints: {reason}") from None
     name = about["geometry_name"] or "wkb_geometry"
     if name not in table.column_names:
-        raise VeilmapError(f"{path} has no shapes")
+        raise DataError(f"{path} has no shapes")
     shapes = shapely.from_wkb(table.column(name).to_numpy(), on_invalid="ignore")
     others = [column for column in table.column_names if column != name]
     return shapes, {column: table.column(column).to_numpy() for column in others}, about["crs"]
@@ -138,7 +138,7 @@ def _placed(
 
     if source is None:
         if wanted is not None:
-            raise VeilmapError(f"{path} names no coordinate system, the map is in {wanted}")
+            raise DataError(f"{path} names no coordinate system, the map is in {wanted}")
         return shapes, None
     if wanted is None and coordinates.in_degrees(source):
         bounds = shapely.total_bounds(shapes)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Building:
             self, "height", checks.number("a building's height", self.height, above=0)
         )
         if self.footprint.is_empty or not self.footprint.is_valid:
-            raise VeilmapError("a building's footprint must be a valid, non-empty polygon")
+            raise DataError("a building's footprint must be a valid, non-empty polygon")
 
 
 def heights_of(buildings: Sequence[Building], grid: Grid) -> NDArray[np.float64]:

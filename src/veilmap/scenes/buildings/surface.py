@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from veilmap._util import checks, files
 from veilmap._util.extras import require
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
 
 # Open ground is in every city; where nearly all is higher, heights are above the sea.
@@ -43,15 +43,15 @@ def read_surface(
         heights = heights - low
     missing = np.isnan(heights)
     if missing.any() and outside is None:
-        raise VeilmapError(
+        raise DataError(
             f"{path} covers {1 - missing.mean():.0%} of the map's cells; take a smaller map, or say"
             " how high the others are (outside=0)"
         )
     if missing.all():
-        raise VeilmapError(f"{path} does not lie on the map at all")
+        raise DataError(f"{path} does not lie on the map at all")
     lowest = float(np.nanpercentile(heights, _LOWEST_SHARE))
     if ground is None and lowest > _HIGH_GROUND:
-        raise VeilmapError(
+        raise DataError(
             f"{path}: even the lowest cells are {lowest:.0f} m high, so these are heights above the"
             " sea; give the ground's height or a terrain model (ground=…)"
         )
@@ -83,7 +83,7 @@ def _on_grid(path: Path, grid: Grid, how: str) -> NDArray[np.float64]:
     try:
         with rasterio.open(path) as file:
             if (file.crs is None) != (grid.crs is None):
-                raise VeilmapError(
+                raise DataError(
                     f"{path} is in {file.crs or 'no coordinate system'}, the map in"
                     f" {grid.crs or 'none'}"
                 )
@@ -97,5 +97,5 @@ def _on_grid(path: Path, grid: Grid, how: str) -> NDArray[np.float64]:
             )  # fmt: skip
     except rasterio.errors.RasterioError as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise VeilmapError(f"{path} cannot be read as a GeoTIFF: {reason}") from None
+        raise DataError(f"{path} cannot be read as a GeoTIFF: {reason}") from None
     return result[::-1]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import files
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
 from veilmap.scenes.sionna import trial
 
@@ -72,10 +72,10 @@ class Meshes:
         above = self._surfaces(grid, from_above=True)
         below = self._surfaces(grid, from_above=False)
         if np.isnan(above).all():
-            raise VeilmapError(f"{self.source} has no surface in {grid.extent}: another extent?")
+            raise DataError(f"{self.source} has no surface in {grid.extent}: another extent?")
         low, high = np.nanpercentile(below, [5, 95])
         if high - low > _MOST_RISE:
-            raise VeilmapError(
+            raise DataError(
                 f"the ground of {self.source} rises by {high - low:.0f} m, and maps are made on"
                 " flat ground; take a smaller extent"
             )
@@ -164,7 +164,7 @@ class Meshes:
         try:
             self._scene.frequency = frequency
         except ValueError as error:
-            raise VeilmapError(f"{self.source} at {frequency:g} Hz: {error}") from None
+            raise DataError(f"{self.source} at {frequency:g} Hz: {error}") from None
 
     def _place(self, kind: str, xyz: NDArray[np.float64]) -> None:
         """Replace the scene's transmitters or receivers."""
@@ -199,7 +199,7 @@ def _loaded(source: str | Path) -> Any:
         if isinstance(file, str) and file.endswith(".xml")
     }
     if str(source) not in own and Path(source).suffix.lower() != ".xml":
-        raise VeilmapError(
+        raise DataError(
             f"{source} is neither a Mitsuba file (.xml) nor a scene of Sionna RT: {', '.join(own)}"
         )
     file = own.get(str(source)) or str(files.existing(source))
@@ -207,9 +207,9 @@ def _loaded(source: str | Path) -> Any:
         # Edges diffract where two faces share their vertices, which many files repeat.
         return rt.load_scene(file, remove_duplicate_vertices=True)
     except KeyError:
-        raise VeilmapError(
+        raise DataError(
             f"{source} has a rectangle, which Sionna RT does not take; make it a mesh (ply or obj)"
         ) from None
     except Exception as error:  # Mitsuba's parser, materials and meshes each raise their own
         reason = (str(error).splitlines() or [type(error).__name__])[-1].strip()
-        raise VeilmapError(f"{source} cannot be read as a scene of Sionna RT: {reason}") from None
+        raise DataError(f"{source} cannot be read as a scene of Sionna RT: {reason}") from None

@@ -11,7 +11,7 @@ import sys
 from functools import cache
 
 from veilmap._util.extras import require
-from veilmap.errors import VeilmapError
+from veilmap.errors import DataError
 
 LEAST_LLVM = 17
 _LIBRARY = "DRJIT_LIBLLVM_PATH"
@@ -38,7 +38,7 @@ def check() -> None:
     require("sionna", "ray tracing", "sionna")
     problem = _problem((sys.executable, "-c", _PROGRAM), os.environ.get(_LIBRARY))
     if problem:
-        raise VeilmapError(problem)
+        raise DataError(problem)
 
 
 @cache
