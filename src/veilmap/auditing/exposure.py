@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util.ids import Id
-from veilmap._util.plain import described
+from veilmap._util.plain import to_plain
 from veilmap.attacks import (
     Differencing,
     GradientInversion,
@@ -414,7 +414,7 @@ def _links_of(seen: SeenRound | SeenSum, user: Id) -> int:
 
 def _public(mechanism: Mechanism) -> Mapping[str, Any]:
     """A mechanism as everybody knows it."""
-    return described(mechanism) | {"name": mechanism.name}
+    return to_plain(mechanism) | {"name": mechanism.name}
 
 
 @dataclass(frozen=True)

@@ -91,13 +91,13 @@ def compare(
     )
     names = listed(method) or [*compare.BASELINES, *compare.OURS]
     compared = compare.methods(names, setting)
-    described = listed(schemes), links, folds, first, block, few, seed
-    count = sum(1 for _ in _folds(*described))  # whatever cannot be divided is refused here
+    to_plain = listed(schemes), links, folds, first, block, few, seed
+    count = sum(1 for _ in _folds(*to_plain))  # whatever cannot be divided is refused here
     kept = _Kept(out, _settings(setting, links, folds, seed))
     scores = []
     with progress_bar() as progress:
         task = progress.add_task("comparing", total=count * len(compared), note="")
-        for score in compare.compare(_folds(*described), compared, kept.scores):
+        for score in compare.compare(_folds(*to_plain), compared, kept.scores):
             scores.append(score)
             kept.add(score)
             progress.update(task, advance=1, note=f"{score.method} {score.mae_db:.2f} dB")
@@ -189,7 +189,7 @@ def _settings(setting: "Setting", data: Measurements, folds: int, seed: int) -> 
     """All that decides a score beside its scheme, fold and method."""
     import hashlib
 
-    from veilmap._util.plain import described
+    from veilmap._util.plain import to_plain
     from veilmap.federation.training import fingerprint
 
     known = setting.buildings
@@ -197,7 +197,7 @@ def _settings(setting: "Setting", data: Measurements, folds: int, seed: int) -> 
         "data": fingerprint(data),
         "folds": folds,
         "seed": seed,
-        **described(replace(setting, buildings=None)),
+        **to_plain(replace(setting, buildings=None)),
         "buildings": None if known is None else hashlib.sha256(known.tobytes()).hexdigest(),
     }
     return json.loads(json.dumps(public))

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.plain import plain
 from veilmap._util.streams import Purpose, stream
 from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
 
 
+@plain
 @dataclass(frozen=True)
 class Participation:
     """A simulated crowd: who is asked, who never answers, who answers too late.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from veilmap._kernels import images
 from veilmap._util import checks
+from veilmap._util.plain import plain
 
 
 class Prior(Protocol):
@@ -21,6 +22,7 @@ class Prior(Protocol):
         ...
 
 
+@plain
 @dataclass(frozen=True)
 class OpenGround:
     """Most ground is open: every step lowers all heights by ``share`` of its length.
@@ -45,6 +47,7 @@ class OpenGround:
         return heights + np.clip(known - heights, -reach, reach)
 
 
+@plain
 @dataclass(frozen=True)
 class FlatPieces:
     """Maps are made of flat pieces: a total-variation prior of ``weight`` times the step."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from veilmap._util import checks
 from veilmap._util.ids import Id
+from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
 from veilmap.federation.public import NOTHING, Public
 from veilmap.federation.steps import NoiseAwareStep, ServerState, StepRule
@@ -16,6 +17,7 @@ from veilmap.geometry.grid import Grid
 from veilmap.model.field import Field
 
 
+@plain
 @dataclass(frozen=True)
 class ThenField:
     """Learns obstacles first, and in the last rounds a residual field on top of them.

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from veilmap._util.plain import described
+from veilmap._util.plain import to_plain
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -194,7 +194,7 @@ class Training:
             if stopped:
                 self._save(folder, server.state, rows)
             folder.finish(radio_map)
-        public = described(mechanism) | {"name": mechanism.name}
+        public = to_plain(mechanism) | {"name": mechanism.name}
         known = self.public
         stations, bs = seen_from(known.stations, known.ids, known.offsets)
         transcript = Transcript(

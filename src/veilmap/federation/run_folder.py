@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import files
-from veilmap._util.plain import differences
+from veilmap._util.plain import differences, from_plain
 from veilmap.errors import RunFolderError
 from veilmap.federation import history
 from veilmap.federation.history import HistoryRow
@@ -156,10 +156,7 @@ class RunFolder:
 
     def grid(self) -> Grid:
         """The cells of the map to be learned."""
-        public = self.config()["grid"]
-        return Grid(
-            public["cell_size"], tuple(public["shape"]), tuple(public["origin"]), public["crs"]
-        )
+        return from_plain(self.config()["grid"], Grid)
 
     def kept_rounds(self) -> list[int]:
         """Rounds that were kept, from 0."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
+from veilmap._util.plain import plain
 from veilmap.data.links import Links
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -36,6 +37,7 @@ _BLOCKS_ALONG = 10
 _VALIDATION_SHARE = 0.25
 
 
+@plain
 @dataclass(frozen=True)
 class Model:
     """Which parts a map has beyond the paper's.

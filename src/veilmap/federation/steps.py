@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
 from veilmap.federation.priors import FlatPieces, OpenGround, Prior
 from veilmap.federation.public import NOTHING, Public
@@ -69,6 +70,7 @@ _THETA_SETTLES = 0.25
 _START = Propagation(-35.0, -20.0, -35.0, -30.0)
 
 
+@plain
 @dataclass(frozen=True)
 class PlainDescent:
     """The paper's step: h ← h − η_h ḡ, θ ← θ − η_θ ∇F(θ), obstacles never below ground.
@@ -126,6 +128,7 @@ class PlainDescent:
         return ServerState(old.moved_to(heights, theta, self.sharpness), state.round + 1)
 
 
+@plain
 @dataclass(frozen=True)
 class NoiseAwareStep:
     """The default server step, made for gradients under heavy noise.

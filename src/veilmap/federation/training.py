@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
 from veilmap._util.ids import Id
-from veilmap._util.plain import described
+from veilmap._util.plain import from_plain, to_plain
 from veilmap.data.antennas import Antennas
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import ConfigurationError
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation
@@ -30,7 +30,6 @@ from veilmap.federation.transcript import ServerSees
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
 from veilmap.model.offsets import Offsets
-from veilmap.model.propagation import Law, Propagation
 from veilmap.privacy.accounting import has_guarantee
 from veilmap.privacy.mechanisms import Mechanism, NoNoise, from_description
 
@@ -150,7 +149,7 @@ def train(
     offsets = _unknown_offsets(data, known_stations, calibrate)
     config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
     if tiling is not None:
-        config["tiling"] = described(tiling)
+        config["tiling"] = to_plain(tiling)
     if len(offsets):
         config["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
     known = None if buildings is None else _checked_heights(buildings, grid)
@@ -266,11 +265,11 @@ def _config(
         "format": FORMAT,
         "rounds": rounds,
         "seed": seed,
-        "grid": described(grid),
-        "mechanism": described(mechanism),
+        "grid": to_plain(grid),
+        "mechanism": to_plain(mechanism),
         "server_sees": server_sees,
-        "step": described(step),
-        "participation": described(participation),
+        "step": to_plain(step),
+        "participation": to_plain(participation),
         # How many links there are, or a digest of them, no ε covers.
         "data": {"users": len(data.users)} if promised else fingerprint(data),
     }
@@ -283,15 +282,13 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "buildings" in config:
         raise ConfigurationError("the run started from buildings, which its folder does not hold")
-    public = {name: value for name, value in config["participation"].items() if name != "type"}
-    learned = config.get("offsets", {})
-    tiles = {name: value for name, value in config.get("tiling", {}).items() if name != "type"}
+    learned, tiles = config.get("offsets", {}), config.get("tiling")
     return {
-        "tiling": Tiling(**tiles) if tiles else None,
+        "tiling": None if tiles is None else from_plain(tiles, Tiling),
         "mechanism": from_description(config["mechanism"]),
         "rounds": config["rounds"],
         "server_sees": config["server_sees"],
-        "participation": Participation(**public),
+        "participation": from_plain(config["participation"], Participation),
         "calibrate": [name for name in ("stations", "devices") if learned.get(name)],
         "step": _step_of(config["step"]),
     }
@@ -300,28 +297,11 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def _step_of(public: Mapping[str, Any]) -> StepRule:
     """The step rule that a run's configuration describes."""
     try:
-        step = _built(public)
-    except (KeyError, TypeError):
-        step = None
-    if json.loads(json.dumps(described(step))) != public:
+        return from_plain(public, object)  # type: ignore[return-value]
+    except DataError as error:
         raise ConfigurationError(
             "the run has a step rule of its own, which its folder does not hold"
-        )
-    assert step is not None
-    return step
-
-
-def _built(public: Mapping[str, Any]) -> StepRule:
-    plain: dict[str, Any] = {
-        name: value for name, value in public.items() if isinstance(value, float | int | None)
-    }
-    if public["type"] == ThenField.__name__:
-        return ThenField(**plain, first=_built(public["first"]))
-    laws = public["start_propagation"]
-    named = {name: value for name, value in laws.items() if isinstance(value, float)}
-    between = [Law(law["intercept"], law["slope"], law["power"]) for law in laws["between"]]
-    start = Propagation(**named, between=tuple(between))
-    return NoiseAwareStep(**plain, start_propagation=start)
+        ) from error
 
 
 def _fingerprint_of(antennas: Antennas) -> dict[str, Any]:

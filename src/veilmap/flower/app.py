@@ -15,7 +15,7 @@ from flwr.serverapp import Grid as FlowerGrid
 from flwr.serverapp import ServerApp
 
 from veilmap._util import checks
-from veilmap._util.plain import described
+from veilmap._util.plain import to_plain
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.participation import Participation
@@ -100,11 +100,11 @@ def training_of(settings: Settings) -> Training:
         "format": FORMAT,
         "rounds": rounds,
         "seed": seed,
-        "grid": described(grid),
-        "mechanism": described(mechanism),
+        "grid": to_plain(grid),
+        "mechanism": to_plain(mechanism),
         "server_sees": sees,
-        "step": described(step),
-        "participation": described(crowd),
+        "step": to_plain(step),
+        "participation": to_plain(crowd),
         "data": None,  # stays with the nodes
     }
     return Training(

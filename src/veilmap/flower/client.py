@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from veilmap._util.plain import described
+from veilmap._util.plain import to_plain
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.client import Clients
@@ -95,10 +95,10 @@ def _to_be_masked(
     mine: Own, enrolment: Enrolment, asked: Question, context: Context, scale: Scale
 ) -> records.RecordDict:
     """The one user's answer as the vector that SecAgg+ masks, paid for before it is computed."""
-    if asked.mechanism != described(mine.mechanism):
+    if asked.mechanism != to_plain(mine.mechanism):
         raise ConfigurationError(
             f"the server reads sums of {asked.mechanism}, this node's are of"
-            f" {described(mine.mechanism)}: give both the same settings"
+            f" {to_plain(mine.mechanism)}: give both the same settings"
         )
     if list(asked.users) != mine.data.users.tolist():
         raise ConfigurationError(f"this node does not speak for {', '.join(map(str, asked.users))}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from veilmap._util.plain import described
+from veilmap._util.plain import to_plain
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
@@ -50,7 +50,7 @@ def question(
         "crs": grid.crs or "",
     }
     if mechanism is not None:
-        facts["mechanism"] = json.dumps(described(mechanism))
+        facts["mechanism"] = json.dumps(to_plain(mechanism))
     parts = received.as_arrays()
     arrays = {name: part for name, part in parts.items() if isinstance(part, np.ndarray)}
     facts |= {name: part for name, part in parts.items() if name not in arrays}

@@ -8,12 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._kernels import links as kernels
 from veilmap._util import checks
+from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
 
 # A grid this large would take 0.8 GB for one map of heights: surely a slip of units.
 _MOST_CELLS = 100_000_000
 
 
+@plain
 @dataclass(frozen=True)
 class Grid:
     """A rectangle of square cells on the ground.

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 
 
+@plain
 @dataclass(frozen=True)
 class Tiling:
     """Square tiles over a grid.

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from veilmap._util import checks, files, threads
 from veilmap._util.ids import Id
-from veilmap._util.plain import described
+from veilmap._util.plain import to_plain
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import train
@@ -157,8 +157,8 @@ class _Kept:
         seed: int | None,
         training: Mapping[str, Any],
     ) -> "_Kept":
-        about = {"data": fingerprint(data), "grid": described(grid), "seed": seed} | {
-            name: described(value) for name, value in training.items()
+        about = {"data": fingerprint(data), "grid": to_plain(grid), "seed": seed} | {
+            name: to_plain(value) for name, value in training.items()
         }
         note = folder / "replicas.json"
         text = json.dumps(about, indent=2, default=str) + "\n"

@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
+from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
 
 _NAMED = 4  # parameters of the clear and the blocked law
 
 
+@plain
 @dataclass(frozen=True)
 class Law:
     """The law of one degree of obstruction between clear and blocked.
@@ -37,6 +39,7 @@ class Law:
         object.__setattr__(self, "power", power)
 
 
+@plain
 @dataclass(frozen=True)
 class Propagation:
     """θ: gain = intercept + slope · log10(distance in metres), for clear and blocked links.

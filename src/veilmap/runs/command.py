@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from veilmap._util.plain import described
+from veilmap._util.plain import to_plain
 from veilmap.errors import RunFolderError, VeilmapError
 from veilmap.federation import NoiseAwareStep, Participation
 from veilmap.federation.residual import ThenField
@@ -107,13 +107,13 @@ def _step_options(step: StepRule, *, measured: bool) -> dict[str, object]:
     """Degrees of obstruction and the residual field."""
     options: dict[str, object] = {}
     if isinstance(step, ThenField):
-        if described(step) != described(ThenField(step.spacing, step.first)):
+        if to_plain(step) != to_plain(ThenField(step.spacing, step.first)):
             raise RunFolderError("the command line has no such residual field")
         options["--residual"], step = step.spacing, step.first
     degrees = step.start_propagation.laws if isinstance(step, NoiseAwareStep) else 2
     start = Propagation.of_degrees(degrees)
     usual = Model(degrees=degrees).step if measured else NoiseAwareStep(start_propagation=start)
-    if described(step) != described(usual):
+    if to_plain(step) != to_plain(usual):
         raise RunFolderError("the command line has no such step rule")
     return options | ({"--degrees": degrees} if degrees > 2 else {})
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from veilmap._util import files
-from veilmap._util.plain import described
+from veilmap._util.plain import to_plain
 from veilmap.errors import PrivacyError
 from veilmap.privacy.accounting import Ledger
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
@@ -116,7 +116,7 @@ def _charged(account: Account, mechanism: Mechanism) -> Account:
     """The account after one more answer, if the promise still holds with it."""
     if not isinstance(mechanism, AggregateGaussian):
         return account  # promises nothing
-    public = json.loads(json.dumps(described(mechanism)))
+    public = json.loads(json.dumps(to_plain(mechanism)))
     if account.mechanism not in (None, public):
         raise PrivacyError(
             "this node's account was spent with other settings of the mechanism: what was promised"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import files
-from veilmap._util.plain import described
+from veilmap._util.plain import to_plain
 from veilmap.errors import ConfigurationError
 
 Outcome = Mapping[str, NDArray]
@@ -83,7 +83,7 @@ def key(task: Task) -> str:
 
 
 def _settings(task: Task) -> str:
-    return json.dumps(described(task), sort_keys=True)
+    return json.dumps(to_plain(task), sort_keys=True)
 
 
 @cache

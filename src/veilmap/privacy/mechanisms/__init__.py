@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from veilmap._util.plain import from_plain
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms.aggregate import AggregateGaussian
 from veilmap.privacy.mechanisms.aligned import GeometryAligned
@@ -59,11 +60,4 @@ def named(name: str, options: Mapping[str, Any], *, called: Mapping[str, str] = 
 
 def from_description(public: Mapping[str, Any]) -> Mechanism:
     """The mechanism whose name and parameters a transcript or a run's configuration holds."""
-    kinds = {kind.__name__: kind for kind in MECHANISMS.values()}
-    kind = kinds.get(public.get("type", ""))
-    if kind is None:
-        raise ConfigurationError(
-            f"no mechanism {public.get('type')!r}; there are {', '.join(kinds)}"
-        )
-    names = {field.name for field in fields(kind)}
-    return kind(**{name: value for name, value in public.items() if name in names})
+    return from_plain({key: value for key, value in public.items() if key != "name"}, Mechanism)

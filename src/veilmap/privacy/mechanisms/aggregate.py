@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from veilmap._kernels import few_cells
 from veilmap._util import checks
+from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_all, run_parts
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
@@ -37,6 +38,7 @@ _LEVELS, _BITS = 1024, 32
 _PARAMETER_BYTES = 4  # of each number that is no cell's: they are few, and all users' agree
 
 
+@plain
 @dataclass(frozen=True, kw_only=True)
 class AggregateGaussian(Mechanism):
     """Clients clip, round to a lattice, and add a share of discrete Gaussian noise.

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from veilmap._kernels import allocation
 from veilmap._util import checks
+from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.mechanisms.base import BudgetedNoise
@@ -19,6 +20,7 @@ _LEAST_WEIGHT = 1 / 36
 _TRADEOFF_UNIT = 22.0
 
 
+@plain
 @dataclass(frozen=True, kw_only=True)
 class GeometryAligned(BudgetedNoise):
     """σ² = max{0, a·c + b − ḡ²}, the plane chosen to mislead a centroid attacker.

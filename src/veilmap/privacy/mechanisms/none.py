@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._util.plain import plain
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.mechanisms.base import UploadNoise
 from veilmap.privacy.mechanisms.guarantees import NoGuarantee
@@ -13,6 +14,7 @@ from veilmap.privacy.mechanisms.sums import Summand
 from veilmap.privacy.noise import Draw
 
 
+@plain
 @dataclass(frozen=True, kw_only=True)
 class NoNoise(UploadNoise):
     """Clipped gradients leave as they are.

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._util.plain import plain
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.mechanisms.base import BudgetedNoise
 from veilmap.privacy.mechanisms.guarantees import NoGuarantee
 from veilmap.privacy.mechanisms.sums import Summand
 
 
+@plain
 @dataclass(frozen=True, kw_only=True)
 class UniformNoise(BudgetedNoise):
     """Gaussian noise of equal variance everywhere, Σσ² = μ‖ḡ‖².
