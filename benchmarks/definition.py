@@ -156,10 +156,13 @@ def attacked(
     }  # fmt: skip
     draws = frozenset(noise.draw(seed, victim, number) for number in range(setting.rounds))
     run = vm.train(
-        setting.with_victim(truth), setting.scene.grid, rounds=setting.rounds, seed=seed,
+        setting.with_victim(truth),
+        setting.scene.grid,
+        rounds=setting.rounds,
+        seed=seed,
         mechanism=OneAbsent(**settings, absent=frozenset() if present else draws),
-        keep_uploads="all",
-    )  # fmt: skip
+        recording=vm.Recording(keep_uploads="all"),
+    )
     links, mechanism = setting.data.links, vm.AggregateGaussian(**settings)
     known = setting.data.users[: setting.users - 1].tolist()
     others = Clients(known, links.users_between(0, len(known)), mechanism, seed)

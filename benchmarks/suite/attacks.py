@@ -6,7 +6,7 @@ from suite._figure import Figure
 from veilmap.attacks import GradientInversion, MatchedFilter, PlaneInversion, WeightedCentroid
 from veilmap.auditing.audit import Audit, audit
 from veilmap.data.measurements import Measurements
-from veilmap.federation import Participation, train
+from veilmap.federation import Participation, Recording, train
 from veilmap.federation.transcript import ServerSees
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
 from veilmap.scenes.scene import Scene
@@ -25,10 +25,9 @@ def measure(seed: int) -> list[Figure]:
     none, none_cost = _audited(scene, data, NoNoise(), seed)
     sums, _ = _audited(scene, data, NoNoise(), seed, "sums")
     changing = audit(
-        train(
-            data, scene.grid, rounds=_ROUNDS, seed=seed, server_sees="sums",
-            participation=Participation(share=0.5), keep_uploads=range(20),
-        ),
+        train(data, scene.grid, rounds=_ROUNDS, seed=seed, server_sees="sums",
+              participation=Participation(share=0.5),
+              recording=Recording(keep_uploads=range(20))),
         data,
         rounds=range(20),
     )  # fmt: skip
@@ -81,9 +80,14 @@ def _audited(
     """An audit, and its time over that of the training it audits."""
     started = time.perf_counter()
     run = train(
-        data, scene.grid, mechanism=mechanism, rounds=_ROUNDS, seed=seed, keep_uploads=_SEEN,
+        data,
+        scene.grid,
+        mechanism=mechanism,
+        rounds=_ROUNDS,
+        seed=seed,
         server_sees=server_sees,
-    )  # fmt: skip
+        recording=Recording(keep_uploads=_SEEN),
+    )
     trained = time.perf_counter()
     found = audit(run, data)
     return found, (time.perf_counter() - trained) / (trained - started)
@@ -91,5 +95,11 @@ def _audited(
 
 def _warm_up(scene: Scene, data: Measurements) -> None:
     """Compile what is compiled, so that it counts nowhere."""
-    run = train(data, scene.grid, mechanism=GeometryAligned(), rounds=1, keep_uploads="all")
+    run = train(
+        data,
+        scene.grid,
+        mechanism=GeometryAligned(),
+        rounds=1,
+        recording=Recording(keep_uploads="all"),
+    )
     audit(run, data)

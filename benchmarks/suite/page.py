@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from suite._figure import Figure
-from veilmap.federation import train
+from veilmap.federation import Recording, train
 from veilmap.privacy.mechanisms import GeometryAligned
 from veilmap.runs.source import Source
 from veilmap.scenes.scene import Scene
@@ -46,9 +46,13 @@ def _run(folder: Path, seed: int) -> Path:
     scene = Scene.synthetic(seed)
     path = folder / "run"
     train(
-        scene.measure(seed=2 * seed), scene.grid, mechanism=GeometryAligned(noise_budget=50),
-        rounds=_ROUNDS, seed=seed, keep_uploads={0, _ROUNDS - 1}, out=path,
-    )  # fmt: skip
+        scene.measure(seed=2 * seed),
+        scene.grid,
+        mechanism=GeometryAligned(noise_budget=50),
+        rounds=_ROUNDS,
+        seed=seed,
+        recording=Recording(out=path, keep_uploads={0, _ROUNDS - 1}),
+    )
     Source(None, None, seed, 100, scene.grid.cell_size).save(path)
     return path
 

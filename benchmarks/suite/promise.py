@@ -4,7 +4,7 @@ import time
 
 from suite._figure import Figure
 from veilmap.auditing.audit import audit
-from veilmap.federation import train
+from veilmap.federation import Recording, train
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism, NoNoise
 from veilmap.scenes.scene import Scene
 
@@ -25,9 +25,14 @@ def measure(seed: int) -> list[Figure]:
     for name, mechanism in schemes.items():
         started = time.perf_counter()
         run = train(
-            data, scene.grid, mechanism=mechanism, rounds=_ROUNDS, seed=seed, keep_uploads=_SEEN,
+            data,
+            scene.grid,
+            mechanism=mechanism,
+            rounds=_ROUNDS,
+            seed=seed,
             server_sees="sums",
-        )  # fmt: skip
+            recording=Recording(keep_uploads=_SEEN),
+        )
         seconds[name] = time.perf_counter() - started
         found = audit(run, data, test=unseen)
         mae[name], attack[name] = found.mae_db, found.closest_rmse

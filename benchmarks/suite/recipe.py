@@ -8,7 +8,7 @@ import numpy as np
 
 from suite._figure import Figure
 from veilmap.baselines import TrueMap, mean_absolute_error
-from veilmap.federation import FlatPieces, NoiseAwareStep, OpenGround, train
+from veilmap.federation import FlatPieces, Model, NoiseAwareStep, OpenGround, train
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise
 from veilmap.scenes.scene import Scene
 
@@ -38,8 +38,8 @@ def measure(seed: int) -> list[Figure]:
                 data,
                 scene.grid,
                 mechanism=_MECHANISMS[mechanism],
-                step=_STEPS[step],
                 seed=city,
+                model=Model(step=_STEPS[step]),
             )
             error = mean_absolute_error(run.radio_map, unseen)
             values.append(error - floor)

@@ -9,7 +9,7 @@ from suite._figure import Figure
 from veilmap.attacks import WeightedCentroid
 from veilmap.baselines import TrueMap, mean_absolute_error
 from veilmap.data.measurements import Measurements
-from veilmap.federation import train
+from veilmap.federation import Recording, train
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
 from veilmap.scenes.scene import Scene
 
@@ -78,7 +78,12 @@ def _outcome(
     positions = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))
     started = time.perf_counter()
     run = train(
-        data, scene.grid, mechanism=mechanism, rounds=_ROUNDS, seed=seed, keep_uploads=_SEEN
+        data,
+        scene.grid,
+        mechanism=mechanism,
+        rounds=_ROUNDS,
+        seed=seed,
+        recording=Recording(keep_uploads=_SEEN),
     )
     seconds = time.perf_counter() - started
     errors = WeightedCentroid(power=2).locate(run.transcript).errors(positions)

@@ -21,7 +21,7 @@ from veilmap.attacks import MatchedFilter, WeightedCentroid
 from veilmap.attacks.candidates import Candidates
 from veilmap.baselines import NearestNeighbours
 from veilmap.data.measurements import Measurements
-from veilmap.federation import NoiseAwareStep, train
+from veilmap.federation import NoiseAwareStep, Recording, train
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.server import RoundSum
@@ -89,9 +89,13 @@ class Setting:
         data = scene.measure(users, links, seed=2 * seed)
         unseen = scene.measure(users, links, seed=2 * seed + 1)
         run = train(
-            data, scene.grid, mechanism=GeometryAligned(noise_budget=_BUDGET), rounds=_TRAINED,
-            seed=seed, keep_uploads={_TRAINED - 1},
-        )  # fmt: skip
+            data,
+            scene.grid,
+            mechanism=GeometryAligned(noise_budget=_BUDGET),
+            rounds=_TRAINED,
+            seed=seed,
+            recording=Recording(keep_uploads={_TRAINED - 1}),
+        )
         radio_map = run.transcript.rounds[_TRAINED - 1].broadcast.radio_map
         rows = clipped(local_gradients(radio_map, data).heights)
         return cls(data, unseen, radio_map, rows, run.transcript)

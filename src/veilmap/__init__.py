@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from veilmap.data.folders import MeasurementFolder
     from veilmap.data.measurements import Measurements
     from veilmap.federation import (
+        InProcess,
+        Model,
         NoiseAwareStep,
         Participation,
         PlainDescent,
+        Recording,
         Run,
         Transcript,
         selection,
@@ -73,7 +76,8 @@ _CONTENTS = {
     "veilmap.data.folders": ["MeasurementFolder"],
     "veilmap.data.measurements": ["Measurements"],
     "veilmap.federation": [
-        "NoiseAwareStep", "Participation", "PlainDescent", "Run", "Transcript", "train",
+        "InProcess", "Model", "NoiseAwareStep", "Participation", "PlainDescent", "Recording", "Run",
+        "Transcript", "train",
     ],
     "veilmap.geometry.grid": ["Crossings", "Grid", "trace"],
     "veilmap.geometry.tiling": ["Tiling"],

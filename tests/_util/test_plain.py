@@ -34,7 +34,8 @@ def test_an_object_comes_back_from_json(made):
     "content",
     [
         None, 3, [], {}, {"type": "Nothing"}, {"type": ["Grid"]}, {"type": "Grid", "colour": 1},
-        {"type": "Grid", "shape": 3}, {"type": "Tiling", "side": -1}, {"type": "Tiling", "side": []},
+        {"type": "Grid", "shape": 3}, {"type": "Tiling", "side": -1},
+        {"type": "Tiling", "side": []},
         {"type": "Propagation", "between": [1]},
     ],
 )  # fmt: skip

@@ -66,7 +66,7 @@ def city():
 def open_run(city):
     """Three rounds without noise, every upload kept."""
     scene, data, _ = city
-    return vm.train(data, scene.grid, rounds=3, seed=0, keep_uploads="all")
+    return vm.train(data, scene.grid, rounds=3, seed=0, recording=vm.Recording(keep_uploads="all"))
 
 
 def only(transcript, *rounds):
@@ -196,7 +196,14 @@ def test_planes_are_found_back_from_their_centroids():
 def test_the_aligned_noise_leads_back_to_its_user(city):
     scene, data, truth = city
     mechanism = vm.GeometryAligned(noise_budget=50, tradeoff=10)
-    run = vm.train(data, scene.grid, mechanism=mechanism, rounds=1, seed=0, keep_uploads="all")
+    run = vm.train(
+        data,
+        scene.grid,
+        mechanism=mechanism,
+        rounds=1,
+        seed=0,
+        recording=vm.Recording(keep_uploads="all"),
+    )
     misled = rms(WeightedCentroid(2).locate(run.transcript).errors(truth)[0])
     assert misled > 180
     assert rms(PlaneInversion().locate(run.transcript).errors(truth)[0]) < 30
@@ -263,7 +270,12 @@ def test_the_defence_is_broken_by_attackers_who_know_it(city):
     scene, data, truth = city
     mechanism = vm.GeometryAligned(noise_budget=50)
     run = vm.train(
-        data, scene.grid, mechanism=mechanism, rounds=60, seed=0, keep_uploads={0, 29, 49}
+        data,
+        scene.grid,
+        mechanism=mechanism,
+        rounds=60,
+        seed=0,
+        recording=vm.Recording(keep_uploads={0, 29, 49}),
     )
     filtered = MatchedFilter().locate(run.transcript)
     inverted = GradientInversion().locate(run.transcript, filtered)
@@ -339,7 +351,14 @@ def test_changing_cohorts_give_most_users_away_even_in_sums(city, open_run, reme
 
 def test_sums_over_always_the_same_users_tell_no_more_than_guessing(city):
     scene, data, truth = city
-    run = vm.train(data, scene.grid, server_sees="sums", rounds=4, seed=0, keep_uploads="all")
+    run = vm.train(
+        data,
+        scene.grid,
+        server_sees="sums",
+        rounds=4,
+        seed=0,
+        recording=vm.Recording(keep_uploads="all"),
+    )
     assert all(isinstance(seen, SeenSum) for seen in run.transcript.rounds.values())
     guess = rms(PriorOnly().locate(run.transcript).errors(truth)["all"])
     errors = Differencing().locate(run.transcript).errors(truth)

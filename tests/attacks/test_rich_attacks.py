@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import flat
 import veilmap as vm
 from commands import run as command
 from strategies import rich_maps_and_data
@@ -97,8 +98,14 @@ def test_the_device_is_what_the_second_template_is_for():
 
 def calibrated(data, grid, rounds=4, **settings):
     step = NoiseAwareStep(start_propagation=vm.Propagation.of_degrees(3))
-    return vm.train(
-        data, grid, step=step, calibrate=["stations"], rounds=rounds, seed=0, **settings
+    return flat.train(
+        data,
+        grid,
+        rounds=rounds,
+        seed=0,
+        step=step,
+        calibrate=["stations"],
+        **settings,
     )
 
 
@@ -130,7 +137,13 @@ def test_every_id_on_a_mast_has_a_row_in_the_transcript(sectors, tmp_path):
 
 def test_without_offsets_the_transcript_lists_places_only(sectors, tmp_path):
     scene, data = sectors
-    run = vm.train(data, scene.grid, rounds=1, seed=0, keep_uploads="all", out=tmp_path / "run")
+    run = vm.train(
+        data,
+        scene.grid,
+        rounds=1,
+        seed=0,
+        recording=vm.Recording(out=tmp_path / "run", keep_uploads="all"),
+    )
     for transcript in (run.transcript, Run.load(tmp_path / "run").transcript):
         assert transcript.bs is None
         np.testing.assert_array_equal(transcript.base_stations, np.unique(data.bs_xyz, axis=0))

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
+import flat
 import veilmap as vm
 from commands import run as command
 from veilmap.attacks import PriorOnly, WeightedCentroid
@@ -23,9 +24,13 @@ def town():
 def trained(town):
     scene, data = town
     return vm.train(
-        data, scene.grid, mechanism=vm.GeometryAligned(noise_budget=20), rounds=12, seed=0,
-        keep_uploads="all", test=data,
-    )  # fmt: skip
+        data,
+        scene.grid,
+        mechanism=vm.GeometryAligned(noise_budget=20),
+        rounds=12,
+        seed=0,
+        recording=vm.Recording(keep_uploads="all", test=data),
+    )
 
 
 def test_an_audit_scores_every_attack_in_every_round(town, trained):
@@ -65,9 +70,14 @@ def test_an_audit_of_some_users_is_that_of_all_for_them(town, trained):
 def test_in_sums_those_who_are_not_attacked_still_count(town):
     scene, data = town
     run = vm.train(
-        data, scene.grid, rounds=8, seed=0, server_sees="sums", keep_uploads="all",
+        data,
+        scene.grid,
+        rounds=8,
+        seed=0,
+        server_sees="sums",
         participation=vm.Participation(share=0.5),
-    )  # fmt: skip
+        recording=vm.Recording(keep_uploads="all"),
+    )
     everybody, some = (
         vm.audit(run, data, rounds=range(8), users=users).estimates["differencing"].placed["all"]
         for users in (None, 4)
@@ -82,9 +92,13 @@ def test_in_sums_those_who_are_not_attacked_still_count(town):
 def test_an_audit_of_sums_uses_what_works_on_sums(town):
     scene, data = town
     run = vm.train(
-        data, scene.grid, mechanism=vm.AggregateGaussian(delta=1e-3), rounds=4, seed=0,
-        keep_uploads="all",
-    )  # fmt: skip
+        data,
+        scene.grid,
+        mechanism=vm.AggregateGaussian(delta=1e-3),
+        rounds=4,
+        seed=0,
+        recording=vm.Recording(keep_uploads="all"),
+    )
     audit = vm.audit(run, data, rounds=[0, 3])
     assert {score.attack for score in audit.scores} == {"prior only", "differencing"}
     assert audit.closest_rmse > 0.8
@@ -94,9 +108,13 @@ def test_an_audit_of_sums_uses_what_works_on_sums(town):
 def test_only_a_run_without_a_seed_has_a_promise(town, seed):
     scene, data = town
     run = vm.train(
-        data, scene.grid, mechanism=vm.AggregateGaussian(delta=1e-3), rounds=2, seed=seed,
-        keep_uploads="all",
-    )  # fmt: skip
+        data,
+        scene.grid,
+        mechanism=vm.AggregateGaussian(delta=1e-3),
+        rounds=2,
+        seed=seed,
+        recording=vm.Recording(keep_uploads="all"),
+    )
     audit = vm.audit(run, data, attacks=[PriorOnly()])
     assert audit.study == audit.as_dict()["study"] == "Study: not for publication"
     if seed is None:
@@ -113,8 +131,8 @@ def test_where_a_run_names_no_base_stations_the_truth_does(town):
     scene, data = town
     options = {"mechanism": vm.AggregateGaussian(delta=1e-3), "rounds": 2, "seed": 0,
                "keep_uploads": "all"}  # fmt: skip
-    silent = vm.train(data, scene.grid, **options)
-    told = vm.train(data, scene.grid, stations=data.stations, **options)
+    silent = flat.train(data, scene.grid, **options)
+    told = flat.train(data, scene.grid, stations=data.stations, **options)
     assert len(silent.transcript.base_stations) == 0
     audits = [vm.audit(run, data) for run in (silent, told)]
     assert audits[0].scores == audits[1].scores

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import flat
 import veilmap as vm
 from veilmap.attacks import Differencing, GradientInversion, MatchedFilter, WeightedCentroid
 from veilmap.attacks.candidates import Candidates
@@ -27,7 +28,13 @@ def data(scene):
 
 
 def trained(scene, data, **options):
-    return vm.train(data, scene.grid, rounds=ROUNDS, keep_uploads={0, ROUNDS - 1}, **options)
+    return flat.train(
+        data,
+        scene.grid,
+        rounds=ROUNDS,
+        keep_uploads={0, ROUNDS - 1},
+        **options,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 import rasterio
 import xarray
 
+import flat
 import veilmap as vm
 from commands import run
 from veilmap import layers
@@ -154,19 +155,38 @@ def test_a_runs_settings_train_again(tmp_path, mechanism, trust):
     scene = vm.Scene.synthetic(5, size=60.0, buildings=3, base_stations=12)
     data = scene.measure(users=6, links_per_user=5, seed=0)
     step = vm.NoiseAwareStep(step=2.0, start_propagation=vm.Propagation.of_degrees(3))
-    vm.train(data, scene.grid, mechanism=mechanism, server_sees=trust, rounds=2, seed=0, step=step,
-             calibrate=["stations"], residual=20.0, stations=data.stations,
-             out=tmp_path / "one")  # fmt: skip
+    vm.train(
+        data,
+        scene.grid,
+        mechanism=mechanism,
+        server_sees=trust,
+        rounds=2,
+        seed=0,
+        model=vm.Model(step=step, calibrate=["stations"], residual=20.0, stations=data.stations),
+        recording=vm.Recording(out=tmp_path / "one"),
+    )
     config = RunFolder(tmp_path / "one").config()
-    vm.train(data, scene.grid, seed=0, stations=data.stations,
-             out=tmp_path / "two", **settings_of(config))  # fmt: skip
+    flat.train(
+        data,
+        scene.grid,
+        seed=0,
+        stations=data.stations,
+        out=tmp_path / "two",
+        **settings_of(config),
+    )
     assert RunFolder(tmp_path / "two").config() == config
 
 
 def test_a_step_rule_of_its_own_cannot_be_read_back(tmp_path):
     scene = vm.Scene.synthetic(5, size=60.0, buildings=3, base_stations=12)
     data = scene.measure(users=2, links_per_user=5, seed=0)
-    vm.train(data, scene.grid, step=vm.PlainDescent(), rounds=1, out=tmp_path / "run")
+    vm.train(
+        data,
+        scene.grid,
+        rounds=1,
+        model=vm.Model(step=vm.PlainDescent()),
+        recording=vm.Recording(out=tmp_path / "run"),
+    )
     with pytest.raises(vm.VeilmapError, match="step rule of its own"):
         settings_of(RunFolder(tmp_path / "run").config())
 
@@ -174,7 +194,13 @@ def test_a_step_rule_of_its_own_cannot_be_read_back(tmp_path):
 def test_a_run_that_started_from_buildings_cannot_be_read_back(tmp_path):
     scene = vm.Scene.synthetic(5, size=60.0, buildings=3, base_stations=12)
     data = scene.measure(users=2, links_per_user=5, seed=0)
-    vm.train(data, scene.grid, buildings=scene.heights, rounds=1, out=tmp_path / "run")
+    vm.train(
+        data,
+        scene.grid,
+        rounds=1,
+        model=vm.Model(buildings=scene.heights),
+        recording=vm.Recording(out=tmp_path / "run"),
+    )
     with pytest.raises(vm.VeilmapError, match="started from buildings"):
         settings_of(RunFolder(tmp_path / "run").config())
 
@@ -182,7 +208,7 @@ def test_a_run_that_started_from_buildings_cannot_be_read_back(tmp_path):
 def test_a_run_with_one_station_needs_no_name_for_it(capsys, made, tmp_path):
     links = vm.Measurements.load(made / "links.csv")
     one = links.select(links.bs == links.bs[0])
-    vm.train(one, vm.Grid(6.0, (10, 10)), rounds=1, out=tmp_path / "run")
+    vm.train(one, vm.Grid(6.0, (10, 10)), rounds=1, recording=vm.Recording(out=tmp_path / "run"))
     assert "Wrote" in export(capsys, tmp_path / "run", tmp_path / "gain.nc")
 
 
@@ -238,7 +264,7 @@ def test_what_a_layer_is_made_from_is_never_written_over(capsys, made):
 
 def test_a_run_that_does_not_say_where_its_data_are(capsys, made, tmp_path):
     links = vm.Measurements.load(made / "links.csv")
-    vm.train(links, vm.Grid(6.0, (10, 10)), rounds=1, out=tmp_path / "run")
+    vm.train(links, vm.Grid(6.0, (10, 10)), rounds=1, recording=vm.Recording(out=tmp_path / "run"))
     coverage = ["export", str(tmp_path / "run"), str(tmp_path / "a.nc"), "--layer", "coverage"]
     code, _, err = run(capsys, *coverage)
     assert code == 2

@@ -17,7 +17,7 @@ from veilmap.cli import tables
 from veilmap.compare import Comparison, Method, Score, by_users, compare, few_links
 from veilmap.compare.methods import Fitted, Setting
 from veilmap.compare.running import scored
-from veilmap.federation.selection import Model, Trial, choose, preferred
+from veilmap.federation.selection import ModelChoice, Trial, choose, preferred
 
 by_name = sys.modules["veilmap.compare.methods"]  # a function of the package has the same name
 
@@ -233,8 +233,8 @@ def test_our_modes_take_the_model_chosen_on_validation_rows_once(monkeypatch):
 
 def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
     trials = [
-        Trial(Model(obstacles=False, residual=20.0), 1.0, np.full(4, 0.25)),
-        Trial(Model(obstacles=False), 5.0, np.full(4, 1.25)),
+        Trial(ModelChoice(obstacles=False, residual=20.0), 1.0, np.full(4, 0.25)),
+        Trial(ModelChoice(obstacles=False), 5.0, np.full(4, 1.25)),
     ]
     monkeypatch.setattr(by_name, "choose", lambda *a, **o: trials)
     fold = next(by_users(DATA))
@@ -251,7 +251,7 @@ def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
 
 def test_every_scheme_has_a_choice_of_its_own(monkeypatch):
     calls = []
-    trials = [Trial(Model(obstacles=False), 5.0, np.full(4, 1.25))]
+    trials = [Trial(ModelChoice(obstacles=False), 5.0, np.full(4, 1.25))]
     monkeypatch.setattr(by_name, "choose", lambda own, *a, **o: calls.append(len(own)) or trials)
     folds = [next(by_users(DATA, 3)), next(few_links(DATA, 20, 3)), next(few_links(DATA, 40, 3))]
     list(compare(folds, comparing.methods(["central", "federated"], SETTING)))

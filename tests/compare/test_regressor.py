@@ -122,9 +122,13 @@ def test_it_predicts_what_training_by_hand_predicts(town, mechanism):
         start_propagation=vm.Propagation.of_degrees(3), start_theta_rate=2.0
     )  # fmt: skip
     run = vm.train(
-        data, vm.Grid.covering(ends, 8.0, 5.0), mechanism=mechanism, rounds=6, seed=7,
-        calibrate=ids, step=step,
-    )  # fmt: skip
+        data,
+        vm.Grid.covering(ends, 8.0, 5.0),
+        mechanism=mechanism,
+        rounds=6,
+        seed=7,
+        model=vm.Model(step=step, calibrate=ids),
+    )
     assert mine.radio_map_.grid == run.radio_map.grid
     np.testing.assert_array_equal(
         mine.predict(columns_of(data, ids=True)), run.radio_map.predict_links(data)

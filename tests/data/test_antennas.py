@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import flat
 import veilmap as vm
 from commands import run as command
 from strategies import maps_and_data
@@ -282,7 +283,7 @@ def test_runs_keep_their_antennas_and_go_on_with_no_others(step, tmp_path):
     data = replace(data, antennas=Antennas(np.unique(data.bs), range(0, 350, 70)))
     options = {"rounds": 6, "seed": 1, "step": step, "checkpoint_every": 2}
     options |= {"mechanism": vm.GeometryAligned(noise_budget=10), "keep_uploads": {2}}
-    whole = vm.train(data, scene.grid, **options)
+    whole = flat.train(data, scene.grid, **options)
     assert whole.radio_map.antennas == data.antennas
 
     def stop(row):
@@ -290,12 +291,17 @@ def test_runs_keep_their_antennas_and_go_on_with_no_others(step, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        vm.train(data, scene.grid, out=tmp_path, on_round=stop, **options)
+        flat.train(data, scene.grid, out=tmp_path, on_round=stop, **options)
     for other in (None, replace(data.antennas, front_to_back_db=25.0)):
         with pytest.raises(vm.VeilmapError, match="another configuration .antennas"):
-            vm.train(replace(data, antennas=other), scene.grid, out=tmp_path, resume=True,
-                     **options)  # fmt: skip
-    resumed = vm.train(data, scene.grid, out=tmp_path, resume=True, **options)
+            flat.train(
+                replace(data, antennas=other),
+                scene.grid,
+                out=tmp_path,
+                resume=True,
+                **options,
+            )
+    resumed = flat.train(data, scene.grid, out=tmp_path, resume=True, **options)
     for again in (resumed, vm.Run.load(tmp_path)):
         np.testing.assert_array_equal(again.radio_map.heights, whole.radio_map.heights)
         np.testing.assert_array_equal(again.radio_map.theta, whole.radio_map.theta)
@@ -387,7 +393,9 @@ def test_replicas_know_the_antennas_that_the_run_knew(capsys, tmp_path, monkeypa
     data = town()
     # A copy of the measurements that cannot say which antennas there are.
     data.save(tmp_path / "links.csv")
-    vm.train(data, vm.Grid(6.0, (10, 10)), rounds=2, seed=0, out=tmp_path / "run")
+    vm.train(
+        data, vm.Grid(6.0, (10, 10)), rounds=2, seed=0, recording=vm.Recording(out=tmp_path / "run")
+    )
     trained_on, really = [], layers.bootstrap
     monkeypatch.setattr(
         layers, "bootstrap", lambda links, *rest, **options: trained_on.append(links)

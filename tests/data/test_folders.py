@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import flat
 import veilmap as vm
 from veilmap.data.folders import (
     MeasurementFolder,
@@ -77,7 +78,7 @@ def test_blocks_are_those_of_the_table_however_it_is_parted(
 def test_training_reads_a_folder_as_it_reads_the_table(scene, table, folder, mechanism):
     crowd = open_crowd(folder)
     settings = {"mechanism": mechanism, "rounds": 3, "seed": 2}
-    one, other = (vm.train(data, scene.grid, **settings) for data in (table, crowd))
+    one, other = (flat.train(data, scene.grid, **settings) for data in (table, crowd))
     np.testing.assert_array_equal(one.radio_map.heights, other.radio_map.heights)
     np.testing.assert_array_equal(one.radio_map.theta, other.radio_map.theta)
     assert [row.loss for row in one.history] == [row.loss for row in other.history]
@@ -85,7 +86,12 @@ def test_training_reads_a_folder_as_it_reads_the_table(scene, table, folder, mec
 
 def test_a_folder_can_be_audited(scene, table, folder):
     run = vm.train(
-        open_crowd(folder), scene.grid, rounds=2, seed=0, server_sees="sums", keep_uploads=[0, 1]
+        open_crowd(folder),
+        scene.grid,
+        rounds=2,
+        seed=0,
+        server_sees="sums",
+        recording=vm.Recording(keep_uploads=[0, 1]),
     )
     from_folder, from_table = vm.audit(run, open_crowd(folder)), vm.audit(run, table)
     assert from_folder.scores == from_table.scores

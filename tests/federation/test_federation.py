@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+import flat
 import veilmap as vm
 from veilmap.federation import Broadcast, Update
 from veilmap.federation import history as histories
@@ -111,7 +112,9 @@ def test_a_round_without_answers_only_lets_the_priors_speak(town):
 def test_plain_descent_is_the_papers_step(town):
     scene, data = town
     step = vm.PlainDescent(heights_rate=30.0, propagation_rate=0.01, floor=-5.0)
-    run = vm.train(data, scene.grid, step=step, mechanism=vm.NoNoise(clip=1e9), rounds=1)
+    run = vm.train(
+        data, scene.grid, mechanism=vm.NoNoise(clip=1e9), rounds=1, model=vm.Model(step=step)
+    )
     start = step.start(scene.grid).radio_map
     gradients = vm.local_gradients(start, data)
     weights = gradients.counts / len(data)
@@ -124,7 +127,9 @@ def test_plain_descent_is_the_papers_step(town):
 def test_plain_descent_reduces_the_loss(town):
     scene, data = town
     step = vm.PlainDescent(heights_rate=50.0, propagation_rate=0.02)
-    losses = [row.loss for row in vm.train(data, scene.grid, step=step, rounds=60).history]
+    losses = [
+        row.loss for row in vm.train(data, scene.grid, rounds=60, model=vm.Model(step=step)).history
+    ]
     assert losses[-1] < 0.7 * losses[0]
 
 
@@ -208,9 +213,13 @@ def test_history_tells_what_happened(town):
     seen = []
     test = scene.measure(users=5, links_per_user=30, seed=9)
     run = vm.train(
-        data, scene.grid, mechanism=ALIGNED, rounds=7, seed=0, test=test, test_every=3,
-        on_round=seen.append,
-    )  # fmt: skip
+        data,
+        scene.grid,
+        mechanism=ALIGNED,
+        rounds=7,
+        seed=0,
+        recording=vm.Recording(test=test, test_every=3, on_round=seen.append),
+    )
     assert seen == run.history
     measured = [row.round for row in run.history if not np.isnan(row.mae_db)]
     assert measured == [2, 5, 6]
@@ -231,15 +240,16 @@ def test_the_transcript_keeps_what_was_asked_for(town):
         mechanism=ALIGNED,
         rounds=4,
         seed=0,
-        keep_uploads={1, 3},
-        keep_users={2, 5},
+        recording=vm.Recording(keep_uploads={1, 3}, keep_users={2, 5}),
     )
     assert set(run.transcript.rounds) == {1, 3}
     seen = run.transcript.rounds[3]
     assert seen.clients == (2, 5)
     assert seen.uploads.shape == (2, scene.grid.cells)
     assert run.transcript.mechanism["name"] == "aligned"
-    everything = vm.train(data, scene.grid, rounds=2, keep_uploads="all").transcript
+    everything = vm.train(
+        data, scene.grid, rounds=2, recording=vm.Recording(keep_uploads="all")
+    ).transcript
     assert set(everything.rounds) == {0, 1}
 
 
@@ -262,13 +272,25 @@ def test_a_stopped_run_goes_on_to_the_same_bits(town, tmp_path, stopped):
         "mechanism": ALIGNED, "rounds": 20, "seed": 3, "keep_uploads": {0, 15},
         "participation": vm.Participation(share=0.8, dropout=0.1),
     }  # fmt: skip
-    undisturbed = vm.train(data, scene.grid, **options)
+    undisturbed = flat.train(data, scene.grid, **options)
     out = tmp_path / "run"
     with pytest.raises(StoppedError):
-        vm.train(
-            data, scene.grid, **options, out=out, checkpoint_every=5, on_round=stop_after(stopped)
+        flat.train(
+            data,
+            scene.grid,
+            out=out,
+            checkpoint_every=5,
+            on_round=stop_after(stopped),
+            **options,
         )
-    resumed = vm.train(data, scene.grid, **options, out=out, checkpoint_every=5, resume=True)
+    resumed = flat.train(
+        data,
+        scene.grid,
+        out=out,
+        resume=True,
+        checkpoint_every=5,
+        **options,
+    )
     same(resumed, undisturbed)
     for number in (0, 15):
         np.testing.assert_array_equal(
@@ -311,10 +333,16 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bits(town, tmp_path, time
     assert kills == times
     options = {"mechanism": ALIGNED, "rounds": 300, "seed": 3}
     keep = {"keep_uploads": {7, 250}}
-    resumed = vm.train(
-        data, scene.grid, **options, **keep, out=out, resume=True, checkpoint_every=1
+    resumed = flat.train(
+        data,
+        scene.grid,
+        out=out,
+        resume=True,
+        checkpoint_every=1,
+        **options,
+        **keep,
     )
-    same(resumed, vm.train(data, scene.grid, **options))
+    same(resumed, flat.train(data, scene.grid, **options))
     assert not list(out.glob("**/.*"))
 
 
@@ -353,7 +381,13 @@ def half_run(town, tmp_path):
     scene, data = town
     options = {"mechanism": ALIGNED, "rounds": 10, "seed": 3, "out": tmp_path / "run"}
     with pytest.raises(StoppedError):
-        vm.train(data, scene.grid, **options, checkpoint_every=2, on_round=stop_after(7))
+        flat.train(
+            data,
+            scene.grid,
+            checkpoint_every=2,
+            on_round=stop_after(7),
+            **options,
+        )
     return scene, data, options
 
 
@@ -370,10 +404,10 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_touched(half_run, damage):
     middle = whole.index(b"heights.npy") + 500  # among the heights themselves
     path.write_bytes(whole[:middle] + b"xxxx" + whole[middle + 4 :] if damage is None else damage)
     with pytest.raises(vm.VeilmapError, match=r"round-000006\.npz is damaged; delete it .*000004"):
-        vm.train(data, scene.grid, **options, resume=True)
+        flat.train(data, scene.grid, resume=True, **options)
     path.unlink()
-    resumed = vm.train(data, scene.grid, **options, resume=True)
-    undisturbed = vm.train(data, scene.grid, **options | {"out": None})
+    resumed = flat.train(data, scene.grid, resume=True, **options)
+    undisturbed = flat.train(data, scene.grid, **options | {"out": None})
     same(resumed, undisturbed)
 
 
@@ -381,19 +415,21 @@ def test_another_configuration_is_refused_with_what_changed(half_run):
     scene, data, options = half_run
     changed = options | {"mechanism": vm.GeometryAligned(noise_budget=20)}
     with pytest.raises(vm.VeilmapError, match=r"noise_budget was 10\.0, now 20\.0"):
-        vm.train(data, scene.grid, **changed, resume=True)
+        flat.train(data, scene.grid, resume=True, **changed)
     with pytest.raises(vm.VeilmapError, match="data.sha256 was"):
-        vm.train(data.select(np.arange(50)), scene.grid, **options, resume=True)
+        flat.train(data.select(np.arange(50)), scene.grid, resume=True, **options)
 
 
 def test_a_folder_with_a_run_is_not_overwritten(half_run):
     scene, data, options = half_run
     with pytest.raises(vm.VeilmapError, match="holds a run already"):
-        vm.train(data, scene.grid, **options)
+        flat.train(data, scene.grid, **options)
     with pytest.raises(vm.VeilmapError, match="resume needs"):
-        vm.train(data, scene.grid, resume=True)
+        vm.train(data, scene.grid, recording=vm.Recording(resume=True))
     with pytest.raises(vm.VeilmapError, match="holds no run"):
-        vm.train(data, scene.grid, out=options["out"] / "other", resume=True)
+        vm.train(
+            data, scene.grid, recording=vm.Recording(out=options["out"] / "other", resume=True)
+        )
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint(half_run, monkeypatch):
@@ -407,15 +443,22 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(half_run, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
         with pytest.raises(vm.VeilmapError, match=r"cannot write .*round-0000.*No space left"):
-            vm.train(data, scene.grid, **options, checkpoint_every=2, resume=True)
+            flat.train(data, scene.grid, resume=True, checkpoint_every=2, **options)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    vm.train(data, scene.grid, **options, resume=True)
+    flat.train(data, scene.grid, resume=True, **options)
 
 
 def test_kept_uploads_come_back_from_disk(town, tmp_path):
     scene, data = town
     out = tmp_path / "run"
-    run = vm.train(data, scene.grid, mechanism=ALIGNED, rounds=3, seed=0, keep_uploads={1}, out=out)
+    run = vm.train(
+        data,
+        scene.grid,
+        mechanism=ALIGNED,
+        rounds=3,
+        seed=0,
+        recording=vm.Recording(out=out, keep_uploads={1}),
+    )
     rounds = RunFolder(out).load_rounds(scene.grid)
     np.testing.assert_array_equal(rounds[1].uploads, run.transcript.rounds[1].uploads)
     assert rounds[1].clients == run.transcript.rounds[1].clients
@@ -429,7 +472,12 @@ def test_a_start_that_blocks_every_link_is_an_error_that_says_so(town, tmp_path)
     scene, data = town
     out = tmp_path / "run"
     with pytest.raises(vm.VeilmapError, match="start lower"):
-        vm.train(data, scene.grid, step=vm.PlainDescent(start_height=130.0), out=out)
+        vm.train(
+            data,
+            scene.grid,
+            model=vm.Model(step=vm.PlainDescent(start_height=130.0)),
+            recording=vm.Recording(out=out),
+        )
     assert not out.exists()
 
 
@@ -449,13 +497,13 @@ def test_a_second_writer_is_refused_and_readers_are_not(town, tmp_path):
             with pytest.raises(
                 vm.VeilmapError, match=f"locked by process {os.getpid()} on .* since"
             ):
-                vm.train(data, scene.grid, resume=resume, **options)
+                flat.train(data, scene.grid, resume=resume, **options)
             refusals.append(resume)
 
-    run = vm.train(data, scene.grid, on_round=meanwhile, **options)
+    run = flat.train(data, scene.grid, on_round=meanwhile, **options)
     assert len(refusals) == 8
     same(run, vm.train(data, scene.grid, rounds=4, seed=1))
-    same(run, vm.train(data, scene.grid, resume=True, **options))  # free again
+    same(run, flat.train(data, scene.grid, resume=True, **options))  # free again
     assert not list((tmp_path / "run").glob(".*"))
 
 
@@ -497,8 +545,13 @@ def test_of_several_who_resume_one_goes_on_and_every_opened_sum_is_charged(town,
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        vm.train(data, vm.Grid(6.0, (15, 15)), rounds=8, checkpoint_every=3, out=tmp_path / "run",
-                 mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3), on_round=stop)  # fmt: skip
+        vm.train(
+            data,
+            vm.Grid(6.0, (15, 15)),
+            rounds=8,
+            mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3),
+            recording=vm.Recording(out=tmp_path / "run", checkpoint_every=3, on_round=stop),
+        )
     command = [sys.executable, "-c", RESUMES, str(tmp_path)]
     processes = [subprocess.Popen([*command, str(n), "3"]) for n in range(4)]
     try:
@@ -523,5 +576,7 @@ def test_a_run_that_comes_to_nothing_leaves_no_folder(town, tmp_path):
     (tmp_path / "kept" / "mine.txt").write_text("mine")
     for name in ("none", "kept"):
         with pytest.raises(vm.VeilmapError, match="holds no run"):
-            vm.train(data, scene.grid, rounds=1, out=tmp_path / name, resume=True)
+            vm.train(
+                data, scene.grid, rounds=1, recording=vm.Recording(out=tmp_path / name, resume=True)
+            )
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["kept", "mine.txt"]

@@ -73,7 +73,9 @@ def test_the_model_hardens_over_the_first_half():
 def test_heights_stay_within_their_bounds():
     scene = vm.Scene.synthetic(20, size=90.0, buildings=4)
     step = vm.NoiseAwareStep(floor=-2.0, ceiling=6.0)
-    run = vm.train(scene.measure(users=20, seed=0), scene.grid, rounds=20, step=step)
+    run = vm.train(
+        scene.measure(users=20, seed=0), scene.grid, rounds=20, model=vm.Model(step=step)
+    )
     assert run.radio_map.heights.min() >= -2
     assert run.radio_map.heights.max() <= 6
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import flat
 import veilmap as vm
 from veilmap.federation import SeenSum
 from veilmap.federation.run_folder import RunFolder
@@ -22,7 +23,14 @@ def town():
 
 def test_the_promise_is_spent_over_all_rounds(town):
     scene, data = town
-    run = vm.train(data, scene.grid, mechanism=PROMISE, rounds=6, seed=0, keep_uploads="all")
+    run = vm.train(
+        data,
+        scene.grid,
+        mechanism=PROMISE,
+        rounds=6,
+        seed=0,
+        recording=vm.Recording(keep_uploads="all"),
+    )
     spent = [row.epsilon for row in run.history]
     assert spent == sorted(spent)
     assert spent[-1] == pytest.approx(8.0, rel=1e-6)
@@ -39,7 +47,14 @@ def test_the_opened_sum_is_the_mean_of_clipped_gradients_and_noise(town):
     quiet = vm.AggregateGaussian(
         epsilon=1e9, delta=1e-3, noise_multiplier=0.02, clip=5.0, theta_clip=1e3, levels=100_000
     )
-    run = vm.train(data, scene.grid, mechanism=quiet, rounds=1, seed=0, keep_uploads="all")
+    run = vm.train(
+        data,
+        scene.grid,
+        mechanism=quiet,
+        rounds=1,
+        seed=0,
+        recording=vm.Recording(keep_uploads="all"),
+    )
     raw = vm.local_gradients(run.transcript.rounds[0].broadcast.radio_map, data)
     limit = 5.0 * np.sqrt(1 - 0.2**2)
     norms = np.linalg.norm(raw.heights, axis=1)
@@ -57,7 +72,14 @@ def test_the_opened_sum_is_the_mean_of_clipped_gradients_and_noise(town):
 def test_training_stops_before_the_budget_is_exceeded(town, tmp_path):
     scene, data = town
     fixed = vm.AggregateGaussian(epsilon=8.0, delta=1e-3, noise_multiplier=2.0)
-    run = vm.train(data, scene.grid, mechanism=fixed, rounds=50, seed=0, out=tmp_path / "run")
+    run = vm.train(
+        data,
+        scene.grid,
+        mechanism=fixed,
+        rounds=50,
+        seed=0,
+        recording=vm.Recording(out=tmp_path / "run"),
+    )
     played = len(run.history)
     assert 1 < played < 50
     assert run.history[-1].epsilon <= 8.0
@@ -65,13 +87,24 @@ def test_training_stops_before_the_budget_is_exceeded(town, tmp_path):
     assert f"stopped after {played} of 50 rounds" in run.stopped
     assert (tmp_path / "run" / "radio_map.nc").exists()
     again = vm.train(
-        data, scene.grid, mechanism=fixed, rounds=50, seed=0, out=tmp_path / "run", resume=True
+        data,
+        scene.grid,
+        mechanism=fixed,
+        rounds=50,
+        seed=0,
+        recording=vm.Recording(out=tmp_path / "run", resume=True),
     )
     assert len(again.history) == played
     assert again.stopped == run.stopped
     loud = vm.AggregateGaussian(epsilon=0.1, delta=1e-3, noise_multiplier=0.5)
     with pytest.raises(vm.VeilmapError, match="round 1 would spend more than ε = 0.1"):
-        vm.train(data, scene.grid, mechanism=loud, rounds=2, out=tmp_path / "none")
+        vm.train(
+            data,
+            scene.grid,
+            mechanism=loud,
+            rounds=2,
+            recording=vm.Recording(out=tmp_path / "none"),
+        )
     assert not (tmp_path / "none").exists()
 
 
@@ -79,9 +112,14 @@ def test_a_sum_that_misses_too_much_noise_stays_shut(town):
     scene, data = town
     mechanism = vm.AggregateGaussian(epsilon=8.0, delta=1e-3, dropout=0.2)
     run = vm.train(
-        data, scene.grid, mechanism=mechanism, rounds=30, seed=0, keep_uploads="all",
+        data,
+        scene.grid,
+        mechanism=mechanism,
+        rounds=30,
+        seed=0,
         participation=vm.Participation(dropout=0.2),
-    )  # fmt: skip
+        recording=vm.Recording(keep_uploads="all"),
+    )
     shut = [row for row in run.history if not row.opened]
     assert shut
     assert all(row.clients < 0.8 * (row.clients + row.dropped) for row in shut)
@@ -97,9 +135,14 @@ def test_a_sum_that_misses_too_much_noise_stays_shut(town):
 def test_a_lone_answer_is_never_opened_in_sums(town):
     scene, data = town
     run = vm.train(
-        data, scene.grid, server_sees="sums", rounds=40, seed=3, keep_uploads="all",
+        data,
+        scene.grid,
+        server_sees="sums",
+        rounds=40,
+        seed=3,
         participation=vm.Participation(share=0.2),
-    )  # fmt: skip
+        recording=vm.Recording(keep_uploads="all"),
+    )
     assert min(len(seen.clients) for seen in run.transcript.rounds.values()) >= 2
     assert any(row.clients == 1 and not row.opened for row in run.history)
 
@@ -115,15 +158,22 @@ def interrupted(data, grid, out, **options):
             raise Killed
 
     with pytest.raises(Killed):
-        vm.train(data, grid, out=out, on_round=on_round, checkpoint_every=5, **options)
+        flat.train(
+            data,
+            grid,
+            out=out,
+            checkpoint_every=5,
+            on_round=on_round,
+            **options,
+        )
 
 
 def test_a_seeded_run_resumes_to_the_same_bits_and_pays_once(town, tmp_path):
     scene, data = town
     options = {"mechanism": PROMISE, "rounds": 10, "seed": 4}
     interrupted(data, scene.grid, tmp_path / "run", **options)
-    resumed = vm.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
-    straight = vm.train(data, scene.grid, **options)
+    resumed = flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+    straight = flat.train(data, scene.grid, **options)
     np.testing.assert_array_equal(resumed.radio_map.heights, straight.radio_map.heights)
     assert resumed.history[-1].epsilon == straight.history[-1].epsilon
 
@@ -134,7 +184,7 @@ def test_a_resumed_run_with_fresh_noise_pays_for_what_it_opens_again(town, tmp_p
     interrupted(data, scene.grid, tmp_path / "run", **options)
     ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
     assert dict(ledger["spent"]) == dict.fromkeys(range(12), 7)
-    resumed = vm.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+    resumed = flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
     # Rounds 6 and 7 were opened twice: two rounds fewer can be afforded.
     assert len(resumed.history) == 8
     assert "stopped after 8 of 10 rounds" in resumed.stopped
@@ -147,7 +197,7 @@ def test_a_damaged_ledger_is_not_guessed(town, tmp_path):
     interrupted(data, scene.grid, tmp_path / "run", **options)
     (tmp_path / "run" / "ledger.json").write_text("{")
     with pytest.raises(vm.VeilmapError, match="what users have spent is unknown"):
-        vm.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+        flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +214,7 @@ def test_a_damaged_ledger_is_not_guessed(town, tmp_path):
 def test_settings_that_would_break_the_promise_are_refused(town, options, message):
     scene, data = town
     with pytest.raises(vm.VeilmapError, match=message):
-        vm.train(data, scene.grid, rounds=2, **options)
+        flat.train(data, scene.grid, rounds=2, **options)
 
 
 # ---- What users have spent is known, or the run does not go on
@@ -177,7 +227,7 @@ def test_a_run_without_its_ledger_does_not_go_on(town, tmp_path):
     (tmp_path / "run" / "ledger.json").unlink()
     before = sorted((tmp_path / "run").rglob("*"))
     with pytest.raises(vm.VeilmapError, match="missing or damaged: what users have spent"):
-        vm.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+        flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
     assert sorted((tmp_path / "run").rglob("*")) == before
 
 
@@ -191,7 +241,7 @@ def test_a_ledger_that_lacks_opened_sums_is_refused(town, tmp_path, lost):
     older = {"opened": ledger["opened"][:3], "spent": [[user, 3] for user, _ in ledger["spent"]]}
     path.write_text(json.dumps(ledger | {lost: older[lost]}))
     with pytest.raises(vm.VeilmapError, match="lacks sums that this run has opened"):
-        vm.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+        flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
 
 
 def test_a_run_that_has_opened_nothing_yet_has_a_ledger_that_says_so(town, tmp_path):
@@ -211,10 +261,10 @@ def test_a_run_that_has_opened_nothing_yet_has_a_ledger_that_says_so(town, tmp_p
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        vm.train(data, scene.grid, seed=seed, on_round=stop, **options)
+        flat.train(data, scene.grid, seed=seed, on_round=stop, **options)
     ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
     assert ledger == {"opened": [], "spent": []}
-    assert len(vm.train(data, scene.grid, seed=seed, resume=True, **options).history) == 2
+    assert len(flat.train(data, scene.grid, seed=seed, resume=True, **options).history) == 2
 
 
 # ---- The study beside a run
@@ -227,11 +277,11 @@ def test_a_run_goes_on_with_its_own_data_only_as_far_as_its_study_knows_them(tow
     study, other = tmp_path / "run.study", replace(data, gain_db=data.gain_db + 1.0)
     assert (study / "README.txt").read_text().splitlines()[0] == "Study: not for publication"
     with pytest.raises(vm.VeilmapError, match="started on other measurements"):
-        vm.train(other, scene.grid, resume=True, **options)
+        flat.train(other, scene.grid, resume=True, **options)
     with pytest.raises(vm.VeilmapError, match="another configuration"):
-        vm.train(data.select(data.user > 0), scene.grid, resume=True, **options)
+        flat.train(data.select(data.user > 0), scene.grid, resume=True, **options)
     shutil.rmtree(study)  # who publishes the run leaves it behind
-    rows = vm.train(data, scene.grid, resume=True, **options).history
+    rows = flat.train(data, scene.grid, resume=True, **options).history
     assert np.isnan([row.loss for row in rows]).tolist() == [True] * 5 + [False] * 5
     assert (study / "README.txt").exists()
 
@@ -239,10 +289,10 @@ def test_a_run_goes_on_with_its_own_data_only_as_far_as_its_study_knows_them(tow
 def test_the_studies_of_two_runs_are_not_mixed(town, tmp_path):
     scene, data = town
     options = {"mechanism": PROMISE, "rounds": 1, "out": tmp_path / "run"}
-    vm.train(data, scene.grid, **options)
+    flat.train(data, scene.grid, **options)
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(vm.VeilmapError, match="study of an earlier run"):
-        vm.train(data, scene.grid, **options)
+        flat.train(data, scene.grid, **options)
     assert not (tmp_path / "run").exists()
 
 
@@ -253,9 +303,15 @@ def test_base_stations_are_those_that_are_given(town, tmp_path):
     scene, data = town
     stations = scene.base_stations[:5], [f"mast {n}" for n in range(5)]
     options = {"mechanism": PROMISE, "rounds": 2, "seed": 0}
-    vm.train(data, scene.grid, out=tmp_path / "none", **options)
+    flat.train(data, scene.grid, out=tmp_path / "none", **options)
     assert (tmp_path / "none" / "base_stations.csv").read_text() == "bs,x,y,z\n"
-    run = vm.train(data, scene.grid, out=tmp_path / "some", stations=stations, **options)
+    run = flat.train(
+        data,
+        scene.grid,
+        stations=stations,
+        out=tmp_path / "some",
+        **options,
+    )
     found, ids = RunFolder(tmp_path / "some").base_stations()
     np.testing.assert_array_equal(found, stations[0])
     assert ids == tuple(stations[1])
@@ -263,7 +319,7 @@ def test_base_stations_are_those_that_are_given(town, tmp_path):
     # Without a guarantee those that were measured are public, unless others are given.
     plain = vm.train(data, scene.grid, rounds=1, seed=0)
     assert len(plain.transcript.base_stations) == len(data.stations[1])
-    told = vm.train(data, scene.grid, rounds=1, seed=0, stations=stations)
+    told = vm.train(data, scene.grid, rounds=1, seed=0, model=vm.Model(stations=stations))
     assert len(told.transcript.base_stations) == 5
 
 
@@ -281,4 +337,4 @@ def test_base_stations_are_those_that_are_given(town, tmp_path):
 def test_public_facts_that_are_missing_or_wrong_are_named(town, options, message):
     scene, data = town
     with pytest.raises(vm.VeilmapError, match=message):
-        vm.train(data, scene.grid, mechanism=PROMISE, rounds=4, **options)
+        flat.train(data, scene.grid, mechanism=PROMISE, rounds=4, **options)

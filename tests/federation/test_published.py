@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
+import flat
 import twins
 import veilmap as vm
 from commands import run as command
@@ -193,8 +194,8 @@ def test_a_rich_run_that_is_killed_and_goes_on_tells_no_more(tmp_path, same_sums
             "out": tmp_path / name / "run", "checkpoint_every": 3, "keep_uploads": "all",
         }  # fmt: skip
         with pytest.raises(KilledError):
-            vm.train(data, SCENE.grid, on_round=kill, **options)
-        run = vm.train(data, SCENE.grid, resume=True, **options)
+            flat.train(data, SCENE.grid, on_round=kill, **options)
+        run = flat.train(data, SCENE.grid, resume=True, **options)
         # In memory, and in the study, the rows of the first part are whole again.
         assert all(row.loss > 0 and row.seconds > 0 for row in run.history)
     assert_alike(*(contents(tmp_path / name / "run") for name in TWINS))
@@ -309,9 +310,11 @@ def test_what_is_published_of_a_round_is_listed_and_the_rest_is_not():
 
 def test_the_patch_is_where_sums_are_opened(same_sums):
     """Else the twins would compare nothing: means and kept rounds come from the patched sum."""
-    run = vm.train(DATA, SCENE.grid, mechanism=PROMISE, rounds=2, keep_uploads="all")
+    run = vm.train(
+        DATA, SCENE.grid, mechanism=PROMISE, rounds=2, recording=vm.Recording(keep_uploads="all")
+    )
     total = server.RoundSum(run.transcript.rounds[1].broadcast, np.inf)
-    total.clients += run.transcript.rounds[1].clients
+    total._answered += run.transcript.rounds[1].clients
     public = {k: v for k, v in run.transcript.mechanism.items() if k not in ("type", "name")}
     expected = total.means(vm.AggregateGaussian(**public))[0]
     np.testing.assert_array_equal(run.transcript.rounds[1].heights, expected)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import flat
 import veilmap as vm
 from veilmap.baselines import LogDistance
-from veilmap.federation.selection import Model, Trial, choose, preferred, with_field
+from veilmap.federation.selection import ModelChoice, Trial, choose, preferred, with_field
 from veilmap.model.radio_map import log_distance
 
 MASTS = np.array([[20.0, 20.0, 25.0], [180.0, 40.0, 30.0], [90.0, 170.0, 20.0]])
@@ -45,11 +46,16 @@ def test_the_pooled_field_is_the_federated_one(city, kind):
     scene, data = city
     options = {}
     if kind != "bare":
-        options = {"calibrate": ("stations",), "step": Model(degrees=3).step}
-    run = vm.train(
-        data, scene.grid, rounds=8, residual=20.0, server_sees="sums",
-        mechanism=vm.NoNoise(clip=1e9), **options,
-    )  # fmt: skip
+        options = {"calibrate": ("stations",), "step": ModelChoice(degrees=3).step}
+    run = flat.train(
+        data,
+        scene.grid,
+        rounds=8,
+        server_sees="sums",
+        mechanism=vm.NoNoise(clip=1e9),
+        residual=20.0,
+        **options,
+    )
     assert np.ptp(data.links.counts) > 0
     pooled = with_field(replace(run.radio_map, field=None), data, 20.0)
     np.testing.assert_allclose(pooled.field.values, run.radio_map.field.values, atol=1e-8)
@@ -63,7 +69,7 @@ def test_the_pooled_field_is_the_federated_one(city, kind):
 
 def test_a_pooled_fit_does_not_ask_who_measured(city):
     scene, data = city
-    model = Model(residual=30.0, calibrate=("stations",))
+    model = ModelChoice(residual=30.0, calibrate=("stations",))
     users = [data.user, np.zeros(len(data), dtype=int), np.arange(len(data))]
     maps = [model.fit(replace(data, user=user), scene.grid, rounds=6) for user in users]
     for other in maps[1:]:
@@ -78,14 +84,14 @@ def test_users_who_measured_the_same_are_pooled_too(twins):
     data, rows = open_ground(32), np.tile(np.arange(32), twins)
     columns = {name: getattr(data, name)[rows] for name in ("user_xyz", "bs_xyz", "gain_db", "bs")}
     many = vm.Measurements(user=np.arange(32 * twins), **columns)
-    once, often = (Model().fit(own, GRID, rounds=4) for own in (data, many))
+    once, often = (ModelChoice().fit(own, GRID, rounds=4) for own in (data, many))
     np.testing.assert_allclose(often.heights, once.heights, atol=1e-8)
     np.testing.assert_allclose(often.predict_links(data), once.predict_links(data), atol=1e-6)
 
 
 def test_theta_of_a_pooled_fit_is_the_best_for_its_obstacles(city):
     scene, data = city
-    fitted = Model(degrees=3).fit(data, scene.grid, rounds=6)
+    fitted = ModelChoice(degrees=3).fit(data, scene.grid, rounds=6)
     least = fitted.loss(data)
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -96,11 +102,11 @@ def test_theta_of_a_pooled_fit_is_the_best_for_its_obstacles(city):
 
 def test_a_pooled_fit_has_the_parts_of_its_model(city):
     scene, data = city
-    bare = Model().fit(data, scene.grid, rounds=4)
+    bare = ModelChoice().fit(data, scene.grid, rounds=4)
     assert bare.field is None
     assert len(bare.offsets) == 0
     assert np.ptp(bare.heights) > 1
-    rich = Model(degrees=4, residual=25.0, calibrate=("stations", "devices")).fit(
+    rich = ModelChoice(degrees=4, residual=25.0, calibrate=("stations", "devices")).fit(
         data, scene.grid, rounds=4
     )
     assert rich.propagation.laws == 4
@@ -111,17 +117,17 @@ def test_a_pooled_fit_has_the_parts_of_its_model(city):
 
 def test_federated_training_keeps_its_trust_model(city):
     scene, data = city
-    run = Model(residual=25.0).train(data, scene.grid, rounds=3, seed=0)
+    run = ModelChoice(residual=25.0).train(data, scene.grid, rounds=3, seed=0)
     assert run.radio_map.field is not None
     assert run.transcript.server_sees == "sums"
-    bare = Model().train(data, scene.grid, rounds=3, seed=0)
+    bare = ModelChoice().train(data, scene.grid, rounds=3, seed=0)
     assert bare.radio_map.field is None
     assert bare.transcript.server_sees == "uploads"
 
 
 def test_without_obstacles_there_is_one_law():
     data, unseen = open_ground(), open_ground(seed=1)
-    fitted = Model(obstacles=False).fit(data, GRID, rounds=10)
+    fitted = ModelChoice(obstacles=False).fit(data, GRID, rounds=10)
     floor = vm.NoiseAwareStep().floor
     np.testing.assert_array_equal(fitted.heights, np.full(GRID.shape, floor))
     line = LogDistance().fit(data)
@@ -130,7 +136,9 @@ def test_without_obstacles_there_is_one_law():
         places = unseen.user_xyz * [1, 1, 0] + [0, 0, altitude]
         expected = line.predict(places, unseen.bs_xyz)
         np.testing.assert_allclose(fitted.predict(places, unseen.bs_xyz), expected, atol=0.05)
-    known = Model(obstacles=False).fit(data, GRID, rounds=3, buildings=np.full(GRID.shape, 20.0))
+    known = ModelChoice(obstacles=False).fit(
+        data, GRID, rounds=3, buildings=np.full(GRID.shape, 20.0)
+    )
     np.testing.assert_array_equal(known.heights, np.full(GRID.shape, floor))
 
 
@@ -138,7 +146,7 @@ def test_without_obstacles_there_is_one_law():
 def test_offsets_do_not_take_what_belongs_to_all(obstacles):
     """Calibrated receivers read what the laws say: the mean offset is 0."""
     data = open_ground(offsets=(-4.0, 1.0, 3.0))
-    model = Model(obstacles=obstacles, calibrate=("stations",))
+    model = ModelChoice(obstacles=obstacles, calibrate=("stations",))
     fitted = model.fit(data, GRID, rounds=30)
     assert fitted.offsets.stations == (0, 1, 2)
     np.testing.assert_allclose(fitted.offsets.values, [-4.0, 1.0, 3.0], atol=0.6)
@@ -152,28 +160,30 @@ def test_offsets_do_not_take_what_belongs_to_all(obstacles):
 def test_public_buildings_are_where_obstacles_start(city):
     scene, data = city
     inside = scene.heights.reshape(scene.grid.shape) > 10
-    known = Model().fit(data, scene.grid, rounds=2, buildings=np.where(inside, 40.0, 0.0)).heights
+    known = (
+        ModelChoice().fit(data, scene.grid, rounds=2, buildings=np.where(inside, 40.0, 0.0)).heights
+    )
     assert known[inside].mean() > 30
     assert known[~inside].mean() < 0
 
 
 def test_models_say_what_they_are():
-    assert str(Model()) == "obstacles of 2 degrees"
-    assert str(Model(degrees=3, residual=12.5)) == "obstacles of 3 degrees, field of 12.5 m"
-    assert str(Model(obstacles=False)) == "no obstacles"
-    assert str(Model(obstacles=False, residual=30.0)) == "no obstacles, field of 30 m"
-    kinds = [Model(obstacles=False, degrees=4), Model(), Model(degrees=3)]
+    assert str(ModelChoice()) == "obstacles of 2 degrees"
+    assert str(ModelChoice(degrees=3, residual=12.5)) == "obstacles of 3 degrees, field of 12.5 m"
+    assert str(ModelChoice(obstacles=False)) == "no obstacles"
+    assert str(ModelChoice(obstacles=False, residual=30.0)) == "no obstacles, field of 30 m"
+    kinds = [ModelChoice(obstacles=False, degrees=4), ModelChoice(), ModelChoice(degrees=3)]
     assert [kind.complexity for kind in kinds] == [0, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Model(residual=0), "residual must be greater than 0"),
-        (lambda: Model(residual="wide"), "residual must be a number"),
-        (lambda: Model(degrees=5), "degrees"),
-        (lambda: Model(degrees=1), "degrees"),
-        (lambda: Model(calibrate=("masts",)).fit(open_ground(20), GRID), "calibrate takes"),
+        (lambda: ModelChoice(residual=0), "residual must be greater than 0"),
+        (lambda: ModelChoice(residual="wide"), "residual must be a number"),
+        (lambda: ModelChoice(degrees=5), "degrees"),
+        (lambda: ModelChoice(degrees=1), "degrees"),
+        (lambda: ModelChoice(calibrate=("masts",)).fit(open_ground(20), GRID), "calibrate takes"),
         (lambda: choose(open_ground(20), open_ground(20), GRID, residuals=[]), "at least one of"),
         (lambda: choose(open_ground(20), open_ground(20), GRID, degrees=[7]), "degrees"),
         (lambda: with_field(vm.RadioMap(GRID, np.zeros(400)), open_ground(20), -3), "spacing must"),
@@ -193,7 +203,7 @@ def trial(model, *by_group):
     return Trial(model, float(np.mean(by_group)), np.array(by_group) / len(by_group))
 
 
-NONE, TWO, THREE = Model(obstacles=False), Model(), Model(degrees=3)
+NONE, TWO, THREE = ModelChoice(obstacles=False), ModelChoice(), ModelChoice(degrees=3)
 
 
 def test_the_simpler_model_is_taken_within_a_standard_error():
@@ -256,7 +266,7 @@ def test_on_open_ground_a_field_is_chosen_and_no_obstacles():
         data, more, GRID, degrees=[2], residuals=[None, 20.0, 80.0], rounds=10,
         on_trial=seen.append,
     )  # fmt: skip
-    assert preferred(trials).model == Model(obstacles=False, residual=20.0)
+    assert preferred(trials).model == ModelChoice(obstacles=False, residual=20.0)
     assert [str(one.model) for one in seen] == [
         f"{kind}{field}"
         for kind in ("no obstacles", "obstacles of 2 degrees", "wide obstacles of 2 degrees")

@@ -5,7 +5,7 @@ import pytest
 
 import veilmap as vm
 from veilmap import cli
-from veilmap.federation.selection import Model, chosen_on
+from veilmap.federation.selection import ModelChoice, chosen_on
 
 
 def smooth_field(seed, links=900):
@@ -75,5 +75,5 @@ def test_what_is_chosen_cannot_be_given_too(files, capsys, option):
 
 
 def test_a_model_says_what_it_is():
-    assert str(Model(degrees=3, residual=50)) == "obstacles of 3 degrees, field of 50 m"
-    assert str(Model(obstacles=False)) == "no obstacles"
+    assert str(ModelChoice(degrees=3, residual=50)) == "obstacles of 3 degrees, field of 50 m"
+    assert str(ModelChoice(obstacles=False)) == "no obstacles"

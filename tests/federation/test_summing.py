@@ -93,14 +93,19 @@ def test_users_know_the_same_of_their_answers_either_way(town, mechanism):
 def test_kept_uploads_do_not_change_the_map(town, mechanism):
     scene, data = town
     runs = [
-        vm.train(
-            data, scene.grid, mechanism=mechanism, rounds=3, seed=4, server_sees="sums",
-            keep_uploads=kept,
-        )
+        vm.train(data, scene.grid, mechanism=mechanism, rounds=3, seed=4, server_sees="sums",
+                 recording=vm.Recording(keep_uploads=kept))
         for kept in ((), "all")
     ]  # fmt: skip
     if not mechanism.needs_sums:
-        kept = vm.train(data, scene.grid, mechanism=mechanism, rounds=3, seed=4, keep_uploads="all")
+        kept = vm.train(
+            data,
+            scene.grid,
+            mechanism=mechanism,
+            rounds=3,
+            seed=4,
+            recording=vm.Recording(keep_uploads="all"),
+        )
         runs.append(kept)
     for run in runs[1:]:
         np.testing.assert_array_equal(run.radio_map.heights, runs[0].radio_map.heights)

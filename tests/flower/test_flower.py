@@ -18,6 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 import veilmap as vm
 from fakegrid import FakeGrid, enrol, node
+from flat import grouped
 from veilmap.federation.engine import LocalExchange
 from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.participation import Turnout
@@ -42,7 +43,7 @@ def training(town, mechanism=ALIGNED, rounds=4, **options):
     scene, data = town
     step, crowd = vm.NoiseAwareStep(), options.pop("participation", vm.Participation())
     config = _config(data, scene.grid, mechanism, "uploads", rounds, 5, step, crowd)
-    options = {"public": Public(*data.stations)} | options
+    options = {"public": Public(*data.stations)} | grouped(options, recording=vm.Recording)
     return Training(scene.grid, mechanism, "uploads", rounds, 5, step, crowd, config, **options)
 
 
@@ -241,7 +242,7 @@ def test_a_node_that_joins_while_users_are_chosen_shifts_nobody(town):
     turnout = Turnout(np.arange(8) < 2, 0, 0)
     plan = training(town)
     server = Server(plan.step, plan.step.start(plan.grid), 4, ALIGNED, "uploads")
-    total = server.open_round(turnout.asked)
+    total = server.open_round([turnout.asked])
     exchange.collect(total, users, turnout, None)
     assert total.clients == [1, 2]
 
@@ -471,7 +472,13 @@ def test_a_folder_that_is_taken_is_refused_before_anything_starts(town, tmp_path
     scene, data = town
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(vm.VeilmapError, match="holds a run already"):
-        vm.train(data, scene.grid, engine=vm.flower.Simulation(), rounds=2, out=tmp_path)
+        vm.train(
+            data,
+            scene.grid,
+            engine=vm.flower.Simulation(),
+            rounds=2,
+            recording=vm.Recording(out=tmp_path),
+        )
 
 
 def test_without_flower_a_line_says_what_to_install(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import flat
 import veilmap as vm
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast
@@ -92,8 +93,8 @@ def test_a_tile_s_sum_is_that_of_its_users_cut_to_its_window(scene, data, mechan
 
 def test_one_tile_for_all_is_no_division(scene, data):
     options = {"rounds": 3, "seed": 1, "mechanism": vm.NoNoise(clip=0.3)}
-    whole = vm.train(data, scene.grid, **options)
-    tiled = vm.train(data, scene.grid, tiling=Tiling(1000.0, 0.0), **options)
+    whole = flat.train(data, scene.grid, **options)
+    tiled = flat.train(data, scene.grid, tiling=Tiling(1000.0, 0.0), **options)
     np.testing.assert_array_equal(whole.radio_map.heights, tiled.radio_map.heights)
     np.testing.assert_array_equal(whole.radio_map.theta, tiled.radio_map.theta)
     assert whole.history[0].upload_bytes == tiled.history[0].upload_bytes
@@ -102,8 +103,8 @@ def test_one_tile_for_all_is_no_division(scene, data):
 def test_tiles_learn_one_map_and_send_less(scene, data):
     unseen = scene.measure(users=60, links_per_user=9, seed=2)
     options = {"rounds": 40, "seed": 1, "mechanism": vm.NoNoise(clip=0.3), "test": unseen}
-    whole = vm.train(data, scene.grid, **options)
-    tiled = vm.train(data, scene.grid, tiling=Tiling(60, 30), **options)
+    whole = flat.train(data, scene.grid, **options)
+    tiled = flat.train(data, scene.grid, tiling=Tiling(60, 30), **options)
     assert tiled.history[-1].upload_bytes < 0.7 * whole.history[-1].upload_bytes
     # The same users and links; what lies beyond a window is learned by others.
     assert tiled.history[-1].mae_db < whole.history[-1].mae_db + 0.5
@@ -128,9 +129,15 @@ def test_a_tile_with_too_few_users_stays_shut(scene, data):
 def test_everybody_in_an_open_tile_pays_once(scene, data, tmp_path):
     mechanism = vm.AggregateGaussian(epsilon=50.0, delta=1e-3, clip=0.3)
     run = vm.train(
-        data, scene.grid, mechanism=mechanism, rounds=3, seed=1, tiling=Tiling(60, 12),
-        out=tmp_path / "run", server_sees="sums",
-    )  # fmt: skip
+        data,
+        scene.grid,
+        mechanism=mechanism,
+        rounds=3,
+        seed=1,
+        tiling=Tiling(60, 12),
+        server_sees="sums",
+        recording=vm.Recording(out=tmp_path / "run"),
+    )
     import json
 
     ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
@@ -141,20 +148,26 @@ def test_everybody_in_an_open_tile_pays_once(scene, data, tmp_path):
     assert again["tiling"] == Tiling(60, 12)
 
 
+class Undivided(vm.InProcess):
+    """An engine that divides no areas."""
+
+    divides = False
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"mechanism": vm.UniformNoise()}, "for the mechanisms none and aggregate"),
         ({"calibrate": ["stations"]}, "without offsets"),
         ({"keep_uploads": [0]}, "are not kept"),
-        ({"engine": "flower"}, "trained in process"),
+        ({"engine": Undivided()}, "trained in process"),
         ({"tiling": Tiling(1.0)}, "smaller than the cells"),
     ],
 )
 def test_what_tiles_cannot_do_is_refused(scene, data, options, message):
     settings = {"tiling": Tiling(60), "rounds": 1, "mechanism": vm.NoNoise()} | options
     with pytest.raises(vm.VeilmapError, match=message):
-        vm.train(data, scene.grid, **settings)
+        flat.train(data, scene.grid, **settings)
 
 
 def test_single_covers_the_grid():

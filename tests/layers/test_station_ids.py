@@ -67,14 +67,27 @@ def runs(tmp_path_factory):
     """A run that learned offsets and fields, one that knows nothing of stations, and a map."""
     folder = tmp_path_factory.mktemp("ids")
     data = some_links()
-    vm.train(data, GRID, rounds=4, seed=0, calibrate=["stations", "devices"], residual=40.0,
-             server_sees="sums", out=folder / "run")  # fmt: skip
+    vm.train(
+        data,
+        GRID,
+        rounds=4,
+        seed=0,
+        server_sees="sums",
+        model=vm.Model(calibrate=["stations", "devices"], residual=40.0),
+        recording=vm.Recording(out=folder / "run"),
+    )
     data.save(folder / "links.parquet")
     moved = data.bs_xyz + (np.arange(len(data)) % 2 * (data.bs == "south"))[:, None]
     plain = replace(data, bs_xyz=moved, antennas=None)
-    vm.train(plain, GRID, rounds=1, seed=0, out=folder / "plain")
-    vm.train(data.select(data.bs == "south"), GRID, rounds=1, seed=0, calibrate=["stations"],
-             out=folder / "one")  # fmt: skip
+    vm.train(plain, GRID, rounds=1, seed=0, recording=vm.Recording(out=folder / "plain"))
+    vm.train(
+        data.select(data.bs == "south"),
+        GRID,
+        rounds=1,
+        seed=0,
+        model=vm.Model(calibrate=["stations"]),
+        recording=vm.Recording(out=folder / "one"),
+    )
     RunFolder(folder / "run").finish(a_map())  # more to see than after four rounds
     a_map().save(folder / "map.nc")
     return folder
@@ -118,14 +131,16 @@ def test_damaged_stations_are_refused(tmp_path, text):
 
 def test_a_folder_of_another_format_is_refused(capsys, tmp_path):
     data = some_links()
-    vm.train(data, GRID, rounds=1, seed=0, out=tmp_path / "run")
+    vm.train(data, GRID, rounds=1, seed=0, recording=vm.Recording(out=tmp_path / "run"))
     config = RunFolder(tmp_path / "run").config()
     (tmp_path / "run" / "config.json").write_text(json.dumps(config | {"format": FORMAT - 1}))
     code, _, err = command(capsys, "export", str(tmp_path / "run"), str(tmp_path / "a.nc"))
     assert (code, err.count("\n")) == (2, 1)
     assert "was written by another version of veilmap; train it anew" in err
     with pytest.raises(VeilmapError, match="format was"):
-        vm.train(data, GRID, rounds=1, seed=0, out=tmp_path / "run", resume=True)
+        vm.train(
+            data, GRID, rounds=1, seed=0, recording=vm.Recording(out=tmp_path / "run", resume=True)
+        )
 
 
 # Predictions and layers
@@ -307,7 +322,7 @@ def test_mistakes_are_one_line_and_write_nothing(capsys, runs, tmp_path, source,
 def test_many_stations_are_named_in_part(capsys, tmp_path):
     scene = vm.Scene.synthetic(5, size=60.0, buildings=3, base_stations=12)
     data = scene.measure(users=6, links_per_user=10, seed=0)
-    vm.train(data, scene.grid, rounds=1, seed=0, out=tmp_path / "run")
+    vm.train(data, scene.grid, rounds=1, seed=0, recording=vm.Recording(out=tmp_path / "run"))
     _, _, err = command(
         capsys, "export", str(tmp_path / "run"), str(tmp_path / "a.nc"), "--station", "x"
     )
@@ -315,7 +330,7 @@ def test_many_stations_are_named_in_part(capsys, tmp_path):
 
 
 def test_a_run_that_was_told_no_stations(capsys, tmp_path):
-    vm.train(some_links(), GRID, rounds=1, seed=0, out=tmp_path / "run")
+    vm.train(some_links(), GRID, rounds=1, seed=0, recording=vm.Recording(out=tmp_path / "run"))
     (tmp_path / "run" / "base_stations.csv").write_text("bs,x,y,z\n")  # as on real hosts
     _, _, err = command(
         capsys, "export", str(tmp_path / "run"), str(tmp_path / "a.nc"), "--station", "7"

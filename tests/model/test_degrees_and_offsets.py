@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import flat
 import naive
 import veilmap as vm
 from strategies import rich_maps_and_data
@@ -144,7 +145,9 @@ def test_offsets_of_stations_and_devices_are_learned_with_theta():
     device = np.where(data.user % 3 == 0, "old", "new")
     wrong = np.array([stations[b] for b in data.bs]) + np.where(device == "old", -6.0, 0.0)
     uneven = replace(data, gain_db=data.gain_db + wrong, device=device)
-    learned = vm.train(uneven, scene.grid, calibrate=["stations", "devices"], rounds=120, seed=0)
+    learned = vm.train(
+        uneven, scene.grid, rounds=120, seed=0, model=vm.Model(calibrate=["stations", "devices"])
+    )
     offsets = learned.radio_map.offsets
     assert offsets.stations == tuple(stations)
     assert offsets.devices == ("new", "old")
@@ -169,7 +172,7 @@ def test_rich_maps_train_resume_and_load_like_plain_ones(mechanism, tmp_path):
         "step": vm.NoiseAwareStep(start_propagation=vm.Propagation.of_degrees(3)),
         "keep_uploads": {2}, "stations": data.stations,
     }  # fmt: skip
-    whole = vm.train(data, scene.grid, **options)
+    whole = flat.train(data, scene.grid, **options)
     assert len(whole.radio_map.theta) == 6 + 5
     assert whole.radio_map.propagation.powers == (0.03,)
 
@@ -181,8 +184,22 @@ def test_rich_maps_train_resume_and_load_like_plain_ones(mechanism, tmp_path):
             raise StopError
 
     with pytest.raises(StopError):
-        vm.train(data, scene.grid, out=tmp_path, checkpoint_every=2, on_round=stop, **options)
-    run = vm.train(data, scene.grid, out=tmp_path, checkpoint_every=2, resume=True, **options)
+        flat.train(
+            data,
+            scene.grid,
+            out=tmp_path,
+            checkpoint_every=2,
+            on_round=stop,
+            **options,
+        )
+    run = flat.train(
+        data,
+        scene.grid,
+        out=tmp_path,
+        resume=True,
+        checkpoint_every=2,
+        **options,
+    )
     for again in (run, vm.Run.load(tmp_path)):
         np.testing.assert_array_equal(again.radio_map.heights, whole.radio_map.heights)
         np.testing.assert_array_equal(again.radio_map.theta, whole.radio_map.theta)
@@ -190,7 +207,13 @@ def test_rich_maps_train_resume_and_load_like_plain_ones(mechanism, tmp_path):
         kept = again.transcript.rounds[2].broadcast.radio_map
         assert kept.offsets.stations == whole.radio_map.offsets.stations
     with pytest.raises(vm.VeilmapError, match="another configuration"):
-        vm.train(data, scene.grid, out=tmp_path, resume=True, **(options | {"calibrate": []}))
+        flat.train(
+            data,
+            scene.grid,
+            out=tmp_path,
+            resume=True,
+            **options | {"calibrate": []},
+        )
 
 
 def test_three_laws_tell_what_two_cannot():
@@ -206,7 +229,7 @@ def test_three_laws_tell_what_two_cannot():
     for count in (2, 3):
         laws = vm.Propagation.of_degrees(count)
         step = vm.NoiseAwareStep(start_propagation=laws, start_theta_rate=2.0)
-        run = vm.train(learn, scene.grid, step=step, rounds=120, seed=0)
+        run = vm.train(learn, scene.grid, rounds=120, seed=0, model=vm.Model(step=step))
         errors[count] = np.abs(run.radio_map.predict_links(unseen) - unseen.gain_db).mean()
     assert errors[3] < 0.85 * errors[2], errors
 
@@ -223,4 +246,4 @@ def test_wrong_laws_and_offsets_are_refused_in_words():
     scene = vm.Scene.synthetic(0, cell_size=10.0)
     data = scene.measure(users=3, links_per_user=5, seed=0)
     with pytest.raises(vm.VeilmapError, match="calibrate takes 'stations' and 'devices'"):
-        vm.train(data, scene.grid, calibrate=["phones"], rounds=1)
+        vm.train(data, scene.grid, rounds=1, model=vm.Model(calibrate=["phones"]))

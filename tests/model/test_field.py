@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import flat
 import veilmap as vm
 from veilmap.federation.public import Public
 from veilmap.federation.residual import ThenField
@@ -125,7 +126,13 @@ def test_a_field_learns_what_obstacles_cannot(shadowed):
     errors = {}
     for name, spacing in (("obstacles", None), ("and field", 25.0)):
         run = vm.train(
-            data, scene.grid, rounds=81, seed=0, residual=spacing, server_sees="sums", test=unseen
+            data,
+            scene.grid,
+            rounds=81,
+            seed=0,
+            server_sees="sums",
+            model=vm.Model(residual=spacing),
+            recording=vm.Recording(test=unseen),
         )
         errors[name] = vm.baselines.mean_absolute_error(run.radio_map, unseen)
         assert run.history[-1].mae_db == pytest.approx(errors[name])
@@ -158,9 +165,13 @@ def test_under_noise_more_rounds_average_the_field():
 def test_sums_with_noise_learn_a_field_within_their_promise(shadowed):
     scene, data, _ = shadowed
     run = vm.train(
-        data, scene.grid, step=ThenField(50.0, rounds=4), rounds=10, seed=0,
-        mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3), stations=data.stations,
-    )  # fmt: skip
+        data,
+        scene.grid,
+        rounds=10,
+        seed=0,
+        mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3),
+        model=vm.Model(step=ThenField(50.0, rounds=4), stations=data.stations),
+    )
     assert run.radio_map.field is not None
     assert run.history[-1].epsilon <= 8
 
@@ -169,7 +180,7 @@ def test_a_run_with_a_field_resumes_loads_and_predicts_an_area(shadowed, tmp_pat
     scene, data, _ = shadowed
     options = {"rounds": 6, "seed": 0, "server_sees": "sums", "checkpoint_every": 1,
                "step": ThenField(30.0, rounds=3), "keep_uploads": {5}}  # fmt: skip
-    whole = vm.train(data, scene.grid, **options)
+    whole = flat.train(data, scene.grid, **options)
 
     class StopError(Exception):
         pass
@@ -179,8 +190,8 @@ def test_a_run_with_a_field_resumes_loads_and_predicts_an_area(shadowed, tmp_pat
             raise StopError
 
     with pytest.raises(StopError):
-        vm.train(data, scene.grid, out=tmp_path, on_round=stop, **options)
-    run = vm.train(data, scene.grid, out=tmp_path, resume=True, **options)
+        flat.train(data, scene.grid, out=tmp_path, on_round=stop, **options)
+    run = flat.train(data, scene.grid, out=tmp_path, resume=True, **options)
     loaded = vm.Run.load(tmp_path)
     for again in (run, loaded):
         np.testing.assert_array_equal(again.radio_map.field.values, whole.radio_map.field.values)
@@ -215,14 +226,21 @@ def test_noise_over_layers_keeps_the_budget_and_is_alike_in_all(mechanism):
 def test_wrong_use_is_refused_in_words(shadowed, tmp_path):
     scene, data, _ = shadowed
     with pytest.raises(vm.VeilmapError, match="shows where its user is"):
-        vm.train(data, scene.grid, residual=30.0, rounds=3)
+        vm.train(data, scene.grid, rounds=3, model=vm.Model(residual=30.0))
     with pytest.raises(vm.VeilmapError, match="spacing must be greater than 0"):
-        vm.train(data, scene.grid, residual=-1.0, rounds=3, server_sees="sums")
+        vm.train(data, scene.grid, rounds=3, server_sees="sums", model=vm.Model(residual=-1.0))
     with pytest.raises(vm.VeilmapError, match="leave none for the obstacles"):
-        vm.train(data, scene.grid, residual=30.0, rounds=1, server_sees="sums")
+        vm.train(data, scene.grid, rounds=1, server_sees="sums", model=vm.Model(residual=30.0))
     with pytest.raises(vm.VeilmapError, match="needs as many finite numbers"):
         Field(GRID, STATIONS, np.zeros(3))
-    run = vm.train(data, scene.grid, residual=30.0, rounds=3, server_sees="sums",
-                   keep_uploads="all", seed=0)  # fmt: skip
+    run = vm.train(
+        data,
+        scene.grid,
+        rounds=3,
+        server_sees="sums",
+        seed=0,
+        model=vm.Model(residual=30.0),
+        recording=vm.Recording(keep_uploads="all"),
+    )
     with pytest.raises(vm.VeilmapError, match="round 3 learns a residual field"):
         vm.audit(run, data, rounds=[1, 2])

@@ -105,9 +105,14 @@ def two_receivers(seed=0, links=1200):
 def test_a_run_learns_a_field_for_each_receiver_on_a_mast():
     data, unseen = two_receivers(), two_receivers(1)
     run = vm.train(
-        data, vm.Grid(10.0, (8, 10), (-10.0, 30.0)), rounds=40, seed=0, residual=20.0,
-        server_sees="sums", mechanism=vm.NoNoise(clip=1e9),
-    )  # fmt: skip
+        data,
+        vm.Grid(10.0, (8, 10), (-10.0, 30.0)),
+        rounds=40,
+        seed=0,
+        server_sees="sums",
+        mechanism=vm.NoNoise(clip=1e9),
+        model=vm.Model(residual=20.0),
+    )
     found = run.radio_map.field
     assert sorted(found.ids) == ["first", "second"]
     np.testing.assert_array_equal(found.stations, [MAST, MAST])
@@ -149,7 +154,7 @@ def test_the_fingerprint_tells_ids_of_stations_and_devices(tmp_path):
 
 def test_a_run_is_not_resumed_with_other_receivers(tmp_path):
     data, grid = two_receivers(links=60), vm.Grid(20.0, (4, 5), (-10.0, 30.0))
-    vm.train(data, grid, rounds=2, seed=0, out=tmp_path)
+    vm.train(data, grid, rounds=2, seed=0, recording=vm.Recording(out=tmp_path))
     swapped = replace(data, bs=np.where(data.bs == "first", "second", "first"))
     with pytest.raises(vm.VeilmapError, match="data"):
-        vm.train(swapped, grid, rounds=2, seed=0, out=tmp_path, resume=True)
+        vm.train(swapped, grid, rounds=2, seed=0, recording=vm.Recording(out=tmp_path, resume=True))

@@ -16,6 +16,7 @@ import pytest
 
 from toys import Dies, Square
 from veilmap import VeilmapError, figures
+from veilmap.federation import Recording
 from veilmap.figures.content import Curves, Line, MapPanel, Maps, Panel, SideView
 from veilmap.paper import experiments
 from veilmap.paper.experiments import EXPERIMENTS, running, tasks
@@ -108,9 +109,13 @@ def test_a_trial_is_what_training_and_the_attack_give():
     scene = Scene.synthetic(3)
     data, unseen = scene.measure(users=6, seed=6), scene.measure(users=200, seed=7)
     run = train(
-        data, scene.grid, mechanism=UniformNoise(noise_budget=5), rounds=8, seed=3,
-        keep_uploads="all",
-    )  # fmt: skip
+        data,
+        scene.grid,
+        mechanism=UniformNoise(noise_budget=5),
+        rounds=8,
+        seed=3,
+        recording=Recording(keep_uploads="all"),
+    )
     assert outcome["mae"][-1] == mean_absolute_error(run.radio_map, unseen)
     start = run.transcript.uploads(0).broadcast.radio_map
     assert outcome["mae"][0] == mean_absolute_error(start, unseen)

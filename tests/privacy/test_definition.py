@@ -131,9 +131,13 @@ def test_sums_of_the_coarsest_shares_cost_no_more_than_is_charged(shares, shift,
 def test_who_knows_the_seed_subtracts_the_noise(definition, case):
     setting, claimed = case
     run = vm.train(
-        setting.with_victim(0), setting.scene.grid, mechanism=claimed, rounds=setting.rounds,
-        seed=7, keep_uploads="all",
-    )  # fmt: skip
+        setting.with_victim(0),
+        setting.scene.grid,
+        mechanism=claimed,
+        rounds=setting.rounds,
+        seed=7,
+        recording=vm.Recording(keep_uploads="all"),
+    )
     ids = setting.data.users[: setting.users].tolist()  # the first candidate is the last of them
     links = setting.data.links
     others = Clients(ids[:-1], links.users_between(0, len(ids) - 1), claimed, 7)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import shapely
 
+import flat
 import veilmap as vm
 from veilmap.scenes.buildings import Building, heights, heights_of, read_footprints
 from veilmap.scenes.buildings.prism import without_overlaps
@@ -237,7 +238,7 @@ def test_known_buildings_sharpen_a_map_under_noise():
     options = {"mechanism": vm.GeometryAligned(noise_budget=50), "rounds": 60, "seed": 0}
     errors = {}
     for name, known in (("blind", None), ("knowing", scene.heights)):
-        run = vm.train(data, scene.grid, buildings=known, **options)
+        run = flat.train(data, scene.grid, buildings=known, **options)
         errors[name] = vm.baselines.mean_absolute_error(run.radio_map, unseen)
     assert errors["knowing"] < errors["blind"] - 0.5, errors
 
@@ -247,7 +248,7 @@ def test_wrong_buildings_can_be_unlearned():
     data = scene.measure(users=60, links_per_user=100, seed=0)
     unseen = scene.measure(users=60, seed=1)
     wrong = np.roll(scene.heights, 40, axis=1)
-    run = vm.train(data, scene.grid, buildings=wrong, rounds=100, seed=0)
+    run = vm.train(data, scene.grid, rounds=100, seed=0, model=vm.Model(buildings=wrong))
     start = vm.RadioMap(scene.grid, wrong).fit_propagation(data)
     before, after = (vm.baselines.mean_absolute_error(m, unseen) for m in (start, run.radio_map))
     assert after < before - 1.0, (before, after)
@@ -257,7 +258,7 @@ def test_runs_with_buildings_resume_and_refuse_others(tmp_path):
     scene = vm.Scene.synthetic(3, cell_size=10.0)
     data = scene.measure(users=6, links_per_user=20, seed=0)
     options = {"rounds": 6, "seed": 0, "checkpoint_every": 2}
-    whole = vm.train(data, scene.grid, buildings=scene.heights, **options)
+    whole = flat.train(data, scene.grid, buildings=scene.heights, **options)
 
     class StopError(Exception):
         pass
@@ -267,11 +268,18 @@ def test_runs_with_buildings_resume_and_refuse_others(tmp_path):
             raise StopError
 
     with pytest.raises(StopError):
-        vm.train(data, scene.grid, buildings=scene.heights, out=tmp_path, on_round=stop, **options)
+        flat.train(
+            data,
+            scene.grid,
+            buildings=scene.heights,
+            out=tmp_path,
+            on_round=stop,
+            **options,
+        )
     again = {"out": tmp_path, "resume": True, **options}
-    run = vm.train(data, scene.grid, buildings=scene.heights, **again)
+    run = flat.train(data, scene.grid, buildings=scene.heights, **again)
     np.testing.assert_array_equal(run.radio_map.heights, whole.radio_map.heights)
     with pytest.raises(vm.VeilmapError, match="another configuration"):
-        vm.train(data, scene.grid, buildings=scene.heights + 1, **again)
+        flat.train(data, scene.grid, buildings=scene.heights + 1, **again)
     with pytest.raises(vm.VeilmapError, match="buildings need one finite height"):
-        vm.train(data, scene.grid, buildings=scene.heights[1:])
+        vm.train(data, scene.grid, model=vm.Model(buildings=scene.heights[1:]))

@@ -32,9 +32,13 @@ def runs(tmp_path_factory):
     source = Source(None, None, city=0, users=12, cell_size=10.0)
     data, unseen, grid = source.load()
     vm.train(
-        data, grid, mechanism=vm.GeometryAligned(noise_budget=50), rounds=12, seed=0,
-        keep_uploads={0, 11}, test=unseen, out=folder / "city",
-    )  # fmt: skip
+        data,
+        grid,
+        mechanism=vm.GeometryAligned(noise_budget=50),
+        rounds=12,
+        seed=0,
+        recording=vm.Recording(out=folder / "city", keep_uploads={0, 11}, test=unseen),
+    )
     source.save(folder / "city")
     hostile(folder)
     large(folder)
@@ -45,7 +49,7 @@ def large(folder):
     """A run with more cells than are shown."""
     source = Source(None, None, city=0, users=4, cell_size=0.6)
     data, _, grid = source.load()
-    vm.train(data, grid, rounds=2, seed=0, out=folder / "large")
+    vm.train(data, grid, rounds=2, seed=0, recording=vm.Recording(out=folder / "large"))
     source.save(folder / "large")
 
 
@@ -59,7 +63,7 @@ def hostile(folder):
     data.save(folder / "links.parquet")
     links, _, grid = Source(folder / "links.parquet", None, 0, 3, 10.0).load()
     path = folder / HOSTILE.replace("/", "")
-    vm.train(links, grid, rounds=3, seed=0, keep_uploads="all", out=path)
+    vm.train(links, grid, rounds=3, seed=0, recording=vm.Recording(out=path, keep_uploads="all"))
     Source(folder / "links.parquet", None, 0, 3, 10.0).save(path)
 
 

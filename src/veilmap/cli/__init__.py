@@ -8,6 +8,7 @@ import click
 import typer
 
 from veilmap import __version__
+from veilmap._util.options import options_of
 from veilmap.cli import (
     audit,
     compare,
@@ -21,7 +22,10 @@ from veilmap.cli import (
     serve,
     train,
 )
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError, VeilmapError
+from veilmap.federation.participation import Participation
+from veilmap.geometry.tiling import Tiling
+from veilmap.privacy.mechanisms import MECHANISMS
 
 app = typer.Typer(
     name="veilmap",
@@ -101,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         context: click.Context | None = getattr(error, "ctx", None)
         where = f" (see '{context.command_path} --help')" if context else ""
         _fail(error.format_message().replace("\n", " ").rstrip(".") + where)
+    except ConfigurationError as error:
+        _fail(_with_flag(error))
     except VeilmapError as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
@@ -108,6 +114,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if code == _STOPPED:  # typer turns Ctrl-C into this exit code
         sys.stderr.write("veilmap: stopped\n")
     raise SystemExit(code or 0)
+
+
+def _with_flag(error: ConfigurationError) -> str:
+    """The message with the flag of the parameter that it begins with."""
+    known = options_of(*MECHANISMS.values(), Participation, Tiling).get(error.parameter or "")
+    message, name = str(error), error.parameter or ""
+    if not name or not message.startswith(name):
+        return message
+    return (known.flag if known else "--" + name.replace("_", "-")) + message.removeprefix(name)
 
 
 def _fail(message: str) -> None:

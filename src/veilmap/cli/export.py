@@ -241,7 +241,7 @@ def _uncertainty(
     run = RunFolder(subject.path)
     settings = settings_of(run.config())
     if subject.promised:
-        settings["stations"] = run.base_stations()
+        settings["model"] = replace(settings["model"], stations=run.base_stations())
     # The replicas know the antennas that the run knew, whatever the file has.
     links = replace(_data(subject, "uncertainty", data), antennas=subject.radio_map.antennas)
     with progress_bar() as progress:

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from veilmap._util.options import options_of
 from veilmap.errors import ConfigurationError
+from veilmap.privacy.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -17,15 +19,28 @@ console = Console()
 
 Seed = Annotated[int, typer.Option(min=0, help="Fixes all randomness.")]
 
-# How gradients are protected, wherever a training is described.
-Budget = Annotated[
-    float | None, typer.Option(help="μ: noise energy / gradient energy (uniform, aligned).")
-]
-Epsilon = Annotated[float | None, typer.Option(help="ε of the promise to every user (aggregate).")]
-Delta = Annotated[float | None, typer.Option(help="δ of the promise, below 1/users (aggregate).")]
-AllowMissing = Annotated[
-    float | None, typer.Option(help="Share of noise that may be missing from a sum (aggregate).")
-]
+
+def flag(name: str, *kinds: type) -> Any:
+    """The option that sets a field, as its dataclass declares it."""
+    known = options_of(*kinds)[name]
+    return typer.Option(known.flag, help=known.help)
+
+
+def of_mechanisms(name: str) -> Any:
+    """The option of a mechanism's field, which says for which mechanisms it is."""
+    having = [key for key, kind in MECHANISMS.items() if name in options_of(kind)]
+    known = options_of(*MECHANISMS.values())[name]
+    whose = "" if len(having) == len(MECHANISMS) else f" ({', '.join(having)})"
+    return typer.Option(known.flag, help=known.help.removesuffix(".") + f"{whose}.")
+
+
+Budget = Annotated[float | None, of_mechanisms("noise_budget")]
+Tradeoff = Annotated[float | None, of_mechanisms("tradeoff")]
+Epsilon = Annotated[float | None, of_mechanisms("epsilon")]
+Delta = Annotated[float | None, of_mechanisms("delta")]
+Clip = Annotated[float | None, of_mechanisms("clip")]
+Contribute = Annotated[float | None, of_mechanisms("contribute")]
+AllowMissing = Annotated[float | None, of_mechanisms("dropout")]
 Sees = Annotated[
     str | None,
     typer.Option(help="uploads, or only sums; by default what the mechanism is made for."),

@@ -9,14 +9,19 @@ import typer
 from numpy.typing import NDArray
 
 from veilmap import flower
+from veilmap._util.options import options_of
 from veilmap.cli.options import (
     AllowMissing,
     Budget,
+    Clip,
+    Contribute,
     Delta,
     Epsilon,
     Sees,
+    Tradeoff,
     console,
     counted,
+    flag,
     listed,
     progress_bar,
     writable_folder,
@@ -25,14 +30,21 @@ from veilmap.cli.stations import numbers
 from veilmap.data.folders import Crowd, without_antennas
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
-from veilmap.federation import HistoryRow, NoiseAwareStep, Run
+from veilmap.federation import (
+    HistoryRow,
+    Model,
+    NoiseAwareStep,
+    Participation,
+    Recording,
+    Run,
+)
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
+from veilmap.federation.model import Calibrated
 from veilmap.federation.rounds import Engine
-from veilmap.federation.selection import Model, chosen_on
+from veilmap.federation.selection import ModelChoice, chosen_on
 from veilmap.federation.steps import StepRule
 from veilmap.federation.study import STUDY, unpublished
-from veilmap.federation.training import Calibrated
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
@@ -59,12 +71,10 @@ def train(
         str, typer.Option(help=f"What clients do to gradients: {', '.join(MECHANISMS)}.")
     ] = "aligned",
     budget: Budget = None,
-    tradeoff: Annotated[
-        float | None, typer.Option(help="ρ: larger spreads the noise evenly (aligned).")
-    ] = None,
+    tradeoff: Tradeoff = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
-    clip: Annotated[float | None, typer.Option(help="C: bound of a gradient's norm.")] = None,
+    clip: Clip = None,
     server_sees: Sees = None,
     degrees: Annotated[
         int, typer.Option(min=2, max=4, help="Degrees of obstruction, each with a law of its own.")
@@ -122,23 +132,13 @@ def train(
             " DATA. They are published: aggregate needs them."
         ),
     ] = None,
-    tile: Annotated[
-        float | None,
-        typer.Option(help="Divide the area into tiles of this side in metres; users say theirs."),
-    ] = None,
-    tile_margin: Annotated[
-        float, typer.Option(help="How far uploads reach beyond a tile, in metres.")
-    ] = 100.0,
-    share: Annotated[float, typer.Option(help="Share of users asked each round.")] = 1.0,
-    in_turns: Annotated[
-        bool, typer.Option("--in-turns", help="Ask groups of that share one after the other.")
-    ] = False,
-    contribute: Annotated[
-        float | None,
-        typer.Option(help="Probability of a gradient in an answer, else noise alone (aggregate)."),
-    ] = None,
-    dropout: Annotated[float, typer.Option(help="Share of them who never answer.")] = 0.0,
-    late: Annotated[float, typer.Option(help="Share of them who answer too late.")] = 0.0,
+    tile: Annotated[float | None, flag("side", Tiling)] = None,
+    tile_margin: Annotated[float, flag("margin", Tiling)] = Tiling().margin,
+    share: Annotated[float, flag("share", Participation)] = Participation().share,
+    in_turns: Annotated[bool, flag("in_turns", Participation)] = False,
+    contribute: Contribute = None,
+    dropout: Annotated[float, flag("dropout", Participation)] = Participation().dropout,
+    late: Annotated[float, flag("late", Participation)] = Participation().late,
     allow_missing: AllowMissing = None,
     keep_uploads: Annotated[
         str, typer.Option(help="Rounds whose uploads to keep: 1,50,200 or all.")
@@ -198,15 +198,32 @@ def train(
             progress.update(task, completed=row.round + 1, note=note, visible=True)
 
         run = federation.train(
-            crowd, grid, mechanism=chosen, rounds=rounds, seed=seed,
-            participation=federation.Participation(share, dropout, late, in_turns),
-            step=step, calibrate=_calibrated(calibrate), buildings=heights, residual=residual,
-            stations=source.public_stations(),
+            crowd,
+            grid,
+            mechanism=chosen,
+            rounds=rounds,
+            seed=seed,
+            participation=Participation(share, dropout, late, in_turns),
             tiling=None if tile is None else Tiling(tile, tile_margin),
-            server_sees=trust_from(server_sees), keep_uploads=_rounds(keep_uploads, rounds),
-            keep_users=_users(keep_users, links), test=unseen, out=out, resume=resume,
-            checkpoint_every=checkpoint_every, on_round=on_round, engine=carrier,
-        )  # fmt: skip
+            server_sees=trust_from(server_sees),
+            engine=carrier,
+            model=Model(
+                step=step,
+                calibrate=_calibrated(calibrate),
+                residual=residual,
+                stations=source.public_stations(),
+                buildings=heights,
+            ),
+            recording=Recording(
+                out=out,
+                resume=resume,
+                checkpoint_every=checkpoint_every,
+                keep_uploads=_rounds(keep_uploads, rounds),
+                keep_users=_users(keep_users, links),
+                test=unseen,
+                on_round=on_round,
+            ),
+        )
     source.save(out)  # once more: a resumed run's data may have moved
     _say(run, out, has_guarantee(chosen))
 
@@ -280,7 +297,7 @@ def _model(
     """The server's step and the residual field: as asked for, or chosen on one's own data."""
     if choose_on is None:
         if measured:
-            return Model(degrees=degrees).step, residual
+            return ModelChoice(degrees=degrees).step, residual
         return NoiseAwareStep(start_propagation=Propagation.of_degrees(degrees)), residual
     if degrees != _DEGREES or residual is not None:
         raise ConfigurationError("--choose-on chooses --degrees and --residual: leave them out")
@@ -319,8 +336,8 @@ def _calibrated(text: str) -> list[Calibrated]:
 def mechanism_from(name: str, **options: float | None) -> Mechanism:
     """The mechanism that a command's options describe."""
     given = {key: value for key, value in options.items() if value is not None}
-    flags = {"noise_budget": "budget", "dropout": "allow-missing"}
-    return mechanisms.named(name, given, called={key: f"--{flags.get(key, key)}" for key in given})
+    known = options_of(*MECHANISMS.values())
+    return mechanisms.named(name, given, called={key: known[key].flag for key in given})
 
 
 def trust_from(text: str | None) -> ServerSees | None:

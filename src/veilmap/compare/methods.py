@@ -17,8 +17,8 @@ from veilmap.baselines import (
 )
 from veilmap.compare.folds import Fold
 from veilmap.errors import ConfigurationError
-from veilmap.federation.selection import Model, Trial, choose, preferred
-from veilmap.federation.training import Calibrated
+from veilmap.federation.model import Calibrated
+from veilmap.federation.selection import ModelChoice, Trial, choose, preferred
 from veilmap.geometry.grid import Grid
 from veilmap.model.evaluation import KnowsDevices
 from veilmap.model.radio_map import RadioMap
@@ -169,7 +169,7 @@ def _ours(
     return prepare
 
 
-def _learned(mode: str, model: Model, fold: Fold, setting: Setting) -> RadioMap:
+def _learned(mode: str, model: ModelChoice, fold: Fold, setting: Setting) -> RadioMap:
     rounds, buildings = setting.rounds, setting.buildings
     if mode == "central":
         return model.fit(fold.train, setting.grid, rounds=rounds, buildings=buildings)

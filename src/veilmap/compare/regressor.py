@@ -6,7 +6,7 @@ The only place with scikit-learn, which is an extra: `veilmap` imports this when
 from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from veilmap._util import checks
 from veilmap.data.measurements import DUPLICATE, BadRowsError, Measurements, listed
 from veilmap.errors import ConfigurationError
-from veilmap.federation import train
-from veilmap.federation.selection import Model
+from veilmap.federation import Model, train
+from veilmap.federation.model import Calibrated
+from veilmap.federation.selection import ModelChoice
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism
@@ -130,11 +131,19 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
             )
         links = self._link_columns(X)
         data = _measurements(_users(self.users, groups, links), links, y)
-        step = Model(degrees=self.degrees).step
+        step = ModelChoice(degrees=self.degrees).step
         run = train(
-            data, self._grid(links), mechanism=self.mechanism, rounds=self.rounds, step=step,
-            calibrate=self.calibrate, stations=data.stations, seed=_seed(self.random_state),  # type: ignore[arg-type]
-        )  # fmt: skip
+            data,
+            self._grid(links),
+            mechanism=self.mechanism,
+            rounds=self.rounds,
+            seed=_seed(self.random_state),
+            model=Model(
+                step=step,
+                calibrate=cast("Collection[Calibrated]", self.calibrate),
+                stations=data.stations,
+            ),
+        )
         self.radio_map_ = run.radio_map
         self.n_iter_ = len(run.history)
         return self

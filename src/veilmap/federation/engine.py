@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from veilmap.data.folders import Crowd
 from veilmap.errors import ConfigurationError
 from veilmap.federation.client import Clients, Insight
-from veilmap.federation.messages import Broadcast, ClientId, Update
+from veilmap.federation.messages import ClientId, Update
 from veilmap.federation.participation import Turnout
 from veilmap.federation.server import RoundSum
 from veilmap.federation.summing import can_add_up
-from veilmap.federation.tiled import TiledSum
 from veilmap.geometry.tiling import Tiles
 from veilmap.privacy.mechanisms import Mechanism
-from veilmap.privacy.mechanisms.sums import RunningSum
 
 # Gradients, uploads and variances of the users worked on at once stay below about this.
 _BLOCK_BYTES = 64e6
@@ -63,6 +61,10 @@ class Exchange(Protocol):
         """Everybody who can be asked now, always in the same order."""
         ...
 
+    def tiles_of(self, tiles: Tiles) -> NDArray[np.int64]:
+        """The tile that each of them reveals, where an area is divided."""
+        ...
+
     def collect(
         self,
         total: RoundSum,
@@ -90,29 +92,21 @@ class LocalExchange:
         """Everybody who has measured."""
         return self.data.users.tolist()
 
-    def tiles(self, tiles: Tiles) -> NDArray[np.int64]:
-        """What each user says of its place, where an area is divided."""
+    def tiles_of(self, tiles: Tiles) -> NDArray[np.int64]:
+        """The tile that each user reveals, where an area is divided."""
         return tiles.of(self.data.mean_positions())
 
     def collect(
         self,
-        total: RoundSum | TiledSum,
+        total: RoundSum,
         users: Sequence[ClientId],
         turnout: Turnout,
         recorder: Recorder | None,
     ) -> Gathered:
         """Let the users answer, block after block."""
-        if isinstance(total, TiledSum):
-            insights, came, running = self._added_up(
-                total.broadcast, total.tiles, total.cohorts, users, turnout
-            )
-            total.take(came, turnout.answers, running)
-        elif recorder is None and can_add_up(self.mechanism, total.broadcast.radio_map, self.seed):
-            single = Tiles.single(total.broadcast.radio_map.grid)
-            insights, came, running = self._added_up(
-                total.broadcast, single, np.array([total.broadcast.cohort]), users, turnout
-            )
-            total.take(came, running)
+        radio_map = total.broadcast.radio_map
+        if recorder is None and can_add_up(self.mechanism, radio_map, self.seed):
+            insights = self._add_up(total, users, turnout)
         else:
             insights = []
             for clients in self._answering(users, turnout, _block_size(total.cells)):
@@ -125,25 +119,20 @@ class LocalExchange:
             _refuse_dead_start(insights)
         return Gathered(insights)
 
-    def _added_up(
-        self,
-        broadcast: Broadcast,
-        tiles: Tiles,
-        cohorts: NDArray[np.int64],
-        users: Sequence[ClientId],
-        turnout: Turnout,
-    ) -> tuple[list[Insight], list[ClientId], RunningSum]:
-        """The sums without an upload of each: no user takes up memory as large as the map."""
-        running = RunningSum.empty(
-            tiles.cells.tolist(), len(broadcast.radio_map.theta),
-            whole=self.mechanism.whole_numbers,
-        )  # fmt: skip
+    def _add_up(
+        self, total: RoundSum, users: Sequence[ClientId], turnout: Turnout
+    ) -> list[Insight]:
+        """Fused aggregation: no user takes up memory as large as the map."""
+        tiles = total.tiles or Tiles.single(total.broadcast.radio_map.grid)
+        running = total.empty(whole=self.mechanism.whole_numbers)
         insights: list[Insight] = []
         came: list[ClientId] = []
         for clients in self._answering(users, turnout, _USERS_PER_BLOCK):
-            insights.append(clients.add_up(broadcast, tiles, cohorts, running))
+            insights.append(clients.add_up(total.broadcast, tiles, total.cohorts, running))
             came += clients.ids
-        return insights, came, running
+        own = np.zeros(len(users), np.int64) if total.tiles is None else self.tiles_of(tiles)
+        total.take(came, own[turnout.answers], running)
+        return insights
 
     def _answering(self, ids: Sequence[ClientId], turnout: Turnout, size: int) -> Iterator[Clients]:
         """The users who answer this round, in blocks of ``size`` who are asked or not."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from veilmap._util import checks
 from veilmap._util.plain import to_plain
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
@@ -25,7 +26,6 @@ from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.study import StudyFolder
-from veilmap.federation.tiled import TiledSum
 from veilmap.federation.transcript import RoundRecorder, SeenRound, SeenSum, ServerSees, Transcript
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
@@ -34,6 +34,60 @@ from veilmap.privacy.accounting import has_guarantee
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 
 Rounds = Collection[int] | Literal["all"]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is kept of a training, and where.
+
+    Parameters
+    ----------
+    out : path, optional
+        Folder for the run. Under a guarantee it holds noisy sums, public facts and who took
+        part; losses, errors and what tells of the data go to ``<out>.study`` beside it, which
+        is not for publication.
+    resume : bool
+        Go on with the run in ``out``; with a seed, to the same bits as if undisturbed.
+    checkpoint_every : int
+        Rounds between checkpoints in ``out``.
+    keep_uploads : rounds (from 0) or "all"
+        Which rounds the transcript keeps. Uploads are large: M floats a user and round.
+    keep_users : ids, optional
+        Keep only these users' uploads.
+    test : Measurements, optional
+        For the map's MAE every ``test_every`` rounds and after the last.
+    on_round : callable, optional
+        Called with each round's `HistoryRow`, for a progress bar.
+    """
+
+    out: str | Path | None = None
+    resume: bool = False
+    checkpoint_every: int = 10
+    keep_uploads: Rounds = ()
+    keep_users: Collection[ClientId] | None = None
+    test: Measurements | None = field(default=None, repr=False)
+    test_every: int = 10
+    on_round: Callable[[HistoryRow], None] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint_every", "test_every"):
+            value = checks.whole(name, getattr(self, name), least=1)
+            object.__setattr__(self, name, value)
+        if self.resume and self.out is None:
+            raise ConfigurationError("resume needs the run's folder", "resume")
+
+    def keeps(self, number: int) -> bool:
+        """Whether the transcript keeps this round."""
+        return self.keep_uploads == "all" or number in self.keep_uploads
+
+    def tests(self, number: int, rounds: int) -> bool:
+        """Whether the map is tested after this round of so many."""
+        due = number % self.test_every == self.test_every - 1 or number == rounds - 1
+        return self.test is not None and due
+
+    def saves(self, number: int, rounds: int) -> bool:
+        """Whether a checkpoint is due after this round of so many."""
+        return (number + 1) % self.checkpoint_every == 0 or number + 1 == rounds
 
 
 @dataclass(frozen=True)
@@ -59,14 +113,7 @@ class Training:
     step: StepRule
     participation: Participation
     config: dict[str, Any] = field(repr=False)
-    keep_uploads: Rounds = ()
-    keep_users: Collection[ClientId] | None = None
-    test: Measurements | None = None
-    test_every: int = 10
-    out: str | Path | None = None
-    resume: bool = False
-    checkpoint_every: int = 10
-    on_round: Callable[[HistoryRow], None] | None = None
+    recording: Recording = Recording()
     public: Public = NOTHING
     tiling: Tiling | None = None
     study: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -83,9 +130,11 @@ class Training:
 
     def _play(self, exchange: Exchange) -> Run:
         folder, state, rows = self._open_folder()
-        account = Account.of(self.mechanism, folder, self.seed, rows if self.resume else None)
+        account = Account.of(
+            self.mechanism, folder, self.seed, rows if self.recording.resume else None
+        )
         server = Server(self.step, state, self.rounds, self.mechanism, self.server_sees)
-        kept = folder.load_rounds(self.grid) if folder and self.resume else {}
+        kept = folder.load_rounds(self.grid) if folder and self.recording.resume else {}
         for number in range(server.state.round, self.rounds):
             started = time.perf_counter()
             users = exchange.users()
@@ -95,13 +144,13 @@ class Training:
             gathered = exchange.collect(total, users, turnout, recorder)
             if total.opens and not account.affords(total):
                 break
-            if folder and number == 0 and not self.resume:
+            if folder and number == 0 and not self.recording.resume:
                 # Not before a round has shown that training can work.
                 self._begin(folder, account)
             if total.opens:
                 account.open(total)
                 total.unseal()
-            if self._keeps(number) and total.opens:
+            if self.recording.keeps(number) and total.opens:
                 kept[number] = recorder.seen(total.broadcast) if recorder else server.read(total)
                 if folder:
                     folder.save_round(kept[number])
@@ -109,14 +158,18 @@ class Training:
             row = _row(total, gathered, turnout, self.mechanism, account.epsilon)
             row["mae_db"] = self._tested(number, server.state)
             rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
-            if folder and ((number + 1) % self.checkpoint_every == 0 or number + 1 == self.rounds):
+            if folder and self.recording.saves(number, self.rounds):
                 self._save(folder, server.state, rows)
-            if self.on_round:
-                self.on_round(rows[-1])
+            if self.recording.on_round:
+                self.recording.on_round(rows[-1])
         return self._finished(server, rows, kept, folder)
 
     def _locked(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.out is None else RunFolder(self.out).locked()
+        return (
+            contextlib.nullcontext()
+            if self.recording.out is None
+            else RunFolder(self.recording.out).locked()
+        )
 
     def _begin(self, folder: RunFolder, account: Account) -> None:
         """Make the run's folder; its configuration, which makes it a run, comes last."""
@@ -136,38 +189,35 @@ class Training:
             StudyFolder(folder.path).save_rows(whole)
         folder.save_checkpoint(state, shown)
 
-    def _opened(self, server: Server, exchange: Exchange, turnout: Turnout) -> Any:
+    def _opened(self, server: Server, exchange: Exchange, turnout: Turnout) -> RoundSum:
         """The sum of a round, or those of its tiles, before anybody has answered."""
         if self.tiling is None:
-            return server.open_round(turnout.asked)
-        assert isinstance(exchange, LocalExchange)  # `train` lets no other engine divide an area
-        assert turnout.invited is not None
+            return server.open_round([turnout.asked])
         tiles = self.tiling.over(self.grid)
-        return server.open_tiles(tiles, exchange.tiles(tiles), turnout.invited)
+        assert turnout.invited is not None
+        revealed = exchange.tiles_of(tiles)[turnout.invited]
+        return server.open_round(np.bincount(revealed, minlength=len(tiles)).tolist(), tiles)
 
     def _start(self) -> ServerState:
         return self.step.start(self.grid, self.public)
 
-    def _keeps(self, number: int) -> bool:
-        return self.keep_uploads == "all" or number in self.keep_uploads
-
     def _recorder(self, number: int) -> RoundRecorder | None:
-        seen = self.server_sees == "uploads" and self._keeps(number)
-        return RoundRecorder(self.keep_users) if seen else None
+        seen = self.server_sees == "uploads" and self.recording.keeps(number)
+        return RoundRecorder(self.recording.keep_users) if seen else None
 
     def _tested(self, number: int, state: ServerState) -> float:
         """The map's MAE where it is due."""
-        due = number % self.test_every == self.test_every - 1 or number == self.rounds - 1
-        return mean_absolute_error(state.radio_map, self.test) if self.test and due else math.nan
+        test = self.recording.test
+        if test is None or not self.recording.tests(number, self.rounds):
+            return math.nan
+        return mean_absolute_error(state.radio_map, test)
 
     def _open_folder(self) -> tuple[RunFolder | None, ServerState, list[HistoryRow]]:
         """The run's folder, if any, and where to start from."""
-        if self.out is None:
-            if self.resume:
-                raise ConfigurationError("resume needs the run's folder")
+        if self.recording.out is None:
             return None, self._start(), []
-        folder = RunFolder(self.out)
-        if not self.resume:
+        folder = RunFolder(self.recording.out)
+        if not self.recording.resume:
             folder.check_free()
             if self.study is not None:
                 StudyFolder(folder.path).check_free()
@@ -243,7 +293,7 @@ def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
 
 
 def _row(
-    total: RoundSum | TiledSum,
+    total: RoundSum,
     gathered: Gathered,
     turnout: Turnout,
     mechanism: Mechanism,

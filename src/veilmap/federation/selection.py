@@ -12,18 +12,18 @@ from veilmap._util.plain import plain
 from veilmap.data.links import Links
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
-from veilmap.federation import NoiseAwareStep, Run, train
+from veilmap.federation import Model, NoiseAwareStep, Run, train
+from veilmap.federation.model import Calibrated
 from veilmap.federation.public import Stations
 from veilmap.federation.residual import ThenField
 from veilmap.federation.steps import StepRule
-from veilmap.federation.training import Calibrated
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import gradients_of
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
 
-__all__ = ["Model", "Trial", "choose", "chosen_on", "preferred"]
+__all__ = ["ModelChoice", "Trial", "choose", "chosen_on", "preferred"]
 
 # Gains of other people's data may lie 20 dB and more from where θ starts.
 _START_THETA_RATE = 2.0
@@ -39,7 +39,7 @@ _VALIDATION_SHARE = 0.25
 
 @plain
 @dataclass(frozen=True)
-class Model:
+class ModelChoice:
     """Which parts a map has beyond the paper's.
 
     Parameters
@@ -109,10 +109,20 @@ class Model:
         ``stations`` are public base stations, see `train`.
         """
         return train(
-            data, grid, mechanism=mechanism, rounds=rounds, seed=seed, step=self.step,
-            calibrate=self.calibrate, buildings=buildings, residual=self.residual,
-            stations=stations, server_sees="sums" if self.residual else None,
-        )  # fmt: skip
+            data,
+            grid,
+            mechanism=mechanism,
+            rounds=rounds,
+            seed=seed,
+            server_sees="sums" if self.residual else None,
+            model=Model(
+                step=self.step,
+                calibrate=self.calibrate,
+                residual=self.residual,
+                stations=stations,
+                buildings=buildings,
+            ),
+        )
 
     def fit(
         self,
@@ -163,14 +173,14 @@ class Trial:
 
     Attributes
     ----------
-    model : Model
+    model : ModelChoice
     mae_db : float
         Over all links.
     by_group : (G,) float
         What each group of links adds to it.
     """
 
-    model: Model
+    model: ModelChoice
     mae_db: float
     by_group: NDArray[np.float64] = field(repr=False)
 
@@ -252,8 +262,8 @@ def choose(
     if residuals is None:
         residuals = (None, *(grid.cell_size * cells for cells in (1, 2, 4)))
     tried = list(degrees)
-    kinds = [Model(obstacles=False), *(Model(degrees=count) for count in tried)]
-    kinds += [Model(degrees=count, wide=True) for count in tried[-1:]]
+    kinds = [ModelChoice(obstacles=False), *(ModelChoice(degrees=count) for count in tried)]
+    kinds += [ModelChoice(degrees=count, wide=True) for count in tried[-1:]]
     if not residuals:
         raise ConfigurationError("choose needs at least one of residuals; None is no field")
     group = np.unique(validation.user if groups is None else groups, return_inverse=True)[1]

@@ -17,7 +17,7 @@ from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism
 from veilmap.privacy.mechanisms.aligned import unit_free
 from veilmap.privacy.mechanisms.base import LEAST_NORM
-from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, RunningSum, Summand
+from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, RunningSum
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,7 @@ def can_add_up(mechanism: Mechanism, radio_map: RadioMap, seed: int | None = Non
     Noise on gradients themselves is added so only with a seed: the system's bits come in bulk.
     """
     plain = not (radio_map.propagation.between or len(radio_map.offsets) or radio_map.field)
-    how = mechanism.summand(1, 4)
-    return plain and how is not None and (how.budget == 0 or seed is not None)
-
-
-def _summand(mechanism: Mechanism, cells: int, parameters: int) -> Summand:
-    how = mechanism.summand(cells, parameters)
-    assert how is not None  # can_add_up was asked before
-    return how
+    return plain and mechanism.fused and (seed is not None or not mechanism.perturbs_uploads)
 
 
 def add_gradients(
@@ -67,7 +60,7 @@ def add_gradients(
     loss, norms = np.empty((2, links.users))
     by_theta = np.empty((links.users, len(theta)))
     windows = np.column_stack([tiles.windows[group.tiles], total.starts[group.tiles]])
-    hows = [_summand(mechanism, int(cells), len(theta)) for cells in tiles.cells]
+    hows = [mechanism.summand(int(cells), len(theta)) for cells in tiles.cells]
     how = hows[0]
     known = (
         links.offsets, links.user_xyz, links.bs_xyz, links.gain_db, radio_map.grid.frame,

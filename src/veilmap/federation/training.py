@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,26 +13,22 @@ from veilmap._util.ids import Id
 from veilmap._util.plain import from_plain, to_plain
 from veilmap.data.antennas import Antennas
 from veilmap.data.folders import Crowd
-from veilmap.data.measurements import Measurements
-from veilmap.errors import ConfigurationError, DataError
-from veilmap.federation.history import HistoryRow
-from veilmap.federation.messages import ClientId
+from veilmap.errors import ConfigurationError, DataError, PrivacyError
+from veilmap.federation.model import Model
 from veilmap.federation.participation import Participation
 from veilmap.federation.privacy import settled
 from veilmap.federation.public import NO_STATIONS, Public, Stations, checked_stations
 from veilmap.federation.residual import ThenField
-from veilmap.federation.rounds import Engine, InProcess, Rounds, Training
+from veilmap.federation.rounds import Engine, InProcess, Recording, Rounds, Training
 from veilmap.federation.run import Run
 from veilmap.federation.run_folder import FORMAT
-from veilmap.federation.steps import NoiseAwareStep, StepRule
+from veilmap.federation.steps import StepRule
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
 from veilmap.model.offsets import Offsets
 from veilmap.privacy.accounting import has_guarantee
 from veilmap.privacy.mechanisms import Mechanism, NoNoise, from_description
-
-Calibrated = Literal["stations", "devices"]
 
 _USERS_PER_DIGEST = 1000
 
@@ -44,24 +39,13 @@ def train(
     *,
     mechanism: Mechanism | None = None,
     rounds: int = 200,
-    seed: int | None = None,
-    step: StepRule | None = None,
+    model: Model | None = None,
     participation: Participation | None = None,
-    calibrate: Collection[Calibrated] = (),
-    stations: tuple[ArrayLike, Sequence[Id]] | None = None,
-    buildings: ArrayLike | None = None,
-    residual: float | None = None,
     tiling: Tiling | None = None,
     server_sees: ServerSees | None = None,
-    keep_uploads: Rounds = (),
-    keep_users: Collection[ClientId] | None = None,
-    test: Measurements | None = None,
-    test_every: int = 10,
-    out: str | Path | None = None,
-    resume: bool = False,
-    checkpoint_every: int = 10,
-    on_round: Callable[[HistoryRow], None] | None = None,
     engine: Engine | None = None,
+    recording: Recording | None = None,
+    seed: int | None = None,
 ) -> Run:
     """Learn a radio map from users who keep their measurements.
 
@@ -76,61 +60,29 @@ def train(
     mechanism : Mechanism, optional
         What clients do to their gradients; by default they are only clipped.
     rounds : int
-    seed : int, optional
-        Of noise and participation. Without it noise comes from the operating system's
-        cryptographic generator. A run with a seed promises nothing: it is a study.
-    step : StepRule, optional
-        What the server does with the mean gradient.
+    model : Model, optional
+        What is learned, and the public facts that it may start from.
     participation : Participation, optional
         Who takes part; by default everybody, every round.
-    calibrate : "stations" and/or "devices"
-        Learn an offset in dB of every base station or kind of device with θ: where receivers
-        are not calibrated, or phones differ.
-    stations : (positions, ids), optional
-        Base stations as public facts: (B, 3) in metres and B ids, as `Measurements.stations`
-        gives them. By default those that users measured; under a guarantee, where these would
-        tell of users, none.
-    buildings : (rows, columns) array, optional
-        Heights in metres that are public, 0 for open ground: where the map starts and what it
-        is drawn to. It costs no privacy.
-    residual : float, optional
-        Learn in the last rounds what obstacles leave over: a field for each base station with
-        points this many metres apart. Its gradients show where users are, so that the server
-        may see only sums.
     tiling : Tiling, optional
-        Divide a large area: each user says which tile it is in, and its upload is of that tile's
-        window only. For mechanisms that need no upload of each user, none and aggregate.
+        Divide a large area: each user reveals its tile, and its upload is of that tile's window
+        only. For mechanisms that need no upload of each user, none and aggregate.
     server_sees : "uploads" or "sums", optional
         The trust model: a server that sees every upload (the paper's), or one that sees only
         sums (secure aggregation). By default what the mechanism is made for.
-    keep_uploads : rounds (from 0) or "all"
-        Which rounds the transcript keeps. Uploads are large: M floats a user and round.
-    keep_users : ids, optional
-        Keep only these users' uploads.
-    test : Measurements, optional
-        For the map's MAE every ``test_every`` rounds and after the last.
-    out : path, optional
-        Folder for the run. Under a guarantee it holds noisy sums, public facts and who took
-        part; losses, errors and what tells of the data go to ``<out>.study`` beside it, which
-        is not for publication.
-    resume : bool
-        Go on with the run in ``out``; with a seed, to the same bits as if undisturbed.
-    checkpoint_every : int
-        Rounds between checkpoints in ``out``.
-    on_round : callable, optional
-        Called with each round's `HistoryRow`, for a progress bar.
     engine : Engine, optional
         What carries the messages. By default nothing has to: server and users are in this
         process. `veilmap.flower.Simulation` has a node for each user, and the same map; there
         loss and norms stay with the users, and the history has none.
+    recording : Recording, optional
+        What is kept of the training, and where.
+    seed : int, optional
+        Seed of noise and participation; by default noise comes from the operating system's
+        cryptographic generator. A run with a seed promises nothing: it is a study.
     """
-    engine = engine or InProcess()
+    engine, model, recording = engine or InProcess(), model or Model(), recording or Recording()
     rounds = checks.whole("rounds", rounds, least=1)
-    test_every = checks.whole("test_every", test_every, least=1)
-    checkpoint_every = checks.whole("checkpoint_every", checkpoint_every, least=1)
-    step, participation = step or NoiseAwareStep(), participation or Participation()
-    if residual is not None:
-        step = ThenField(residual, step)
+    step, participation = model.steps, participation or Participation()
     mechanism, sees = settled(
         mechanism or NoNoise(), server_sees, participation, len(data.users), rounds,
         None if tiling is None else largest_tile(tiling, data, grid),
@@ -140,28 +92,19 @@ def train(
             "a single gradient of a residual field shows where its user is: train with"
             " server_sees='sums'"
         )
-    if sees == "sums" and keep_users is not None:
-        raise ConfigurationError("keep_users: this server sees no single user's upload, only sums")
+    if sees == "sums" and recording.keep_users is not None:
+        raise ConfigurationError(
+            "keep_users: this server sees no single user's upload, only sums", "keep_users"
+        )
     if tiling is not None:
-        _check_tiling(engine, mechanism, step, calibrate, keep_uploads)
-    promised = has_guarantee(mechanism)
-    known_stations = _public_stations(data, stations, promised, calibrate, step)
-    offsets = _unknown_offsets(data, known_stations, calibrate)
+        _check_tiling(engine, mechanism, model, recording.keep_uploads)
+    public = _public(data, grid, model, has_guarantee(mechanism))
     config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
-    if tiling is not None:
-        config["tiling"] = to_plain(tiling)
-    if len(offsets):
-        config["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
-    known = None if buildings is None else _checked_heights(buildings, grid)
-    if known is not None:
-        config["buildings"] = hashlib.sha256(known.tobytes()).hexdigest()
-    if data.antennas is not None:
-        config["antennas"] = _fingerprint_of(data.antennas)
+    config |= _known(public, tiling)
+    study = fingerprint(data) if has_guarantee(mechanism) else None
     training = Training(
-        grid, mechanism, sees, rounds, seed, step, participation, config,
-        keep_uploads, keep_users, test, test_every, out, resume,
-        checkpoint_every, on_round, Public(*known_stations, offsets, known, data.antennas),
-        tiling, fingerprint(data) if promised else None,
+        grid, mechanism, sees, rounds, seed, step, participation, config, recording, public,
+        tiling, study,
     )  # fmt: skip
     return engine.play(training, data)
 
@@ -171,30 +114,47 @@ def largest_tile(tiling: Tiling, data: Crowd, grid: Grid) -> int:
     return int(np.bincount(tiling.over(grid).of(data.mean_positions())).max())
 
 
-def _check_tiling(
-    engine: Engine,
-    mechanism: Mechanism,
-    step: StepRule,
-    calibrate: Collection[Calibrated],
-    keep_uploads: Rounds,
-) -> None:
+def _check_tiling(engine: Engine, mechanism: Mechanism, model: Model, keep_uploads: Rounds) -> None:
     """Refuse what cannot be done for one tile at a time."""
     if not engine.divides:
         raise ConfigurationError(
-            "tiles are trained in process; on Flower run a federation for each tile"
+            "tiles are trained in process; on Flower run a federation for each tile", "tiling"
         )
-    start = getattr(step, "start_propagation", None)  # a residual field has none
-    plain = not calibrate and start is not None and start.laws == 2
-    how = mechanism.summand(1, 4)
-    if how is None or how.budget or not plain:
+    start = getattr(model.steps, "start_propagation", None)  # a residual field has none
+    plain = not model.calibrate and start is not None and start.laws == 2
+    if not mechanism.fused or mechanism.perturbs_uploads or not plain:
         raise ConfigurationError(
             "tiles add users up where they are: for the mechanisms none and aggregate, and maps of"
-            " two laws without offsets or a residual field"
+            " two laws without offsets or a residual field",
+            "tiling",
         )
     if keep_uploads:
         raise ConfigurationError(
-            "sums of tiles are not kept: to audit a tile, train its users alone on its window"
+            "sums of tiles are not kept: to audit a tile, train its users alone on its window",
+            "keep_uploads",
         )
+
+
+def _public(data: Crowd, grid: Grid, model: Model, promised: bool) -> Public:
+    """What the server knows before any user speaks."""
+    stations = _public_stations(data, model, promised)
+    known = _distinct(stations[1]) if "stations" in model.calibrate else ()
+    devices = data.devices.tolist() if "devices" in model.calibrate else ()
+    heights = None if model.buildings is None else _checked_heights(model.buildings, grid)
+    return Public(*stations, Offsets.unknown(known, devices), heights, data.antennas)
+
+
+def _known(public: Public, tiling: Tiling | None) -> dict[str, Any]:
+    """What of public facts decides a result, for the run's configuration."""
+    known: dict[str, Any] = {} if tiling is None else {"tiling": to_plain(tiling)}
+    offsets = public.offsets
+    if len(offsets):
+        known["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
+    if public.heights is not None:
+        known["buildings"] = hashlib.sha256(public.heights.tobytes()).hexdigest()
+    if public.antennas is not None:
+        known["antennas"] = _fingerprint_of(public.antennas)
+    return known
 
 
 def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
@@ -207,42 +167,24 @@ def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
     return heights
 
 
-def _public_stations(
-    data: Crowd,
-    given: tuple[ArrayLike, Sequence[Id]] | None,
-    promised: bool,
-    calibrate: Collection[Calibrated],
-    step: StepRule,
-) -> Stations:
+def _public_stations(data: Crowd, model: Model, promised: bool) -> Stations:
     """The base stations that are published; under a guarantee none come from users' data."""
-    if given is not None:
-        stations = checked_stations(given)
+    if model.stations is not None:
+        stations = checked_stations(model.stations)
     else:
         stations = NO_STATIONS if promised else data.stations
-    if promised and "devices" in calibrate:
-        raise ConfigurationError(
+    if promised and "devices" in model.calibrate:
+        raise PrivacyError(
             "calibrate='devices' would publish which kinds of devices users have, which no ε"
             " covers: leave it out"
         )
-    wanted = "stations" in calibrate or isinstance(step, ThenField)
+    wanted = "stations" in model.calibrate or isinstance(model.steps, ThenField)
     if promised and wanted and len(stations[1]) == 0:
-        raise ConfigurationError(
+        raise PrivacyError(
             "offsets of base stations and residual fields need to know them, and under a guarantee"
             " they are not taken from users' measurements: give stations=(positions, ids)"
         )
     return stations
-
-
-def _unknown_offsets(data: Crowd, known: Stations, calibrate: Collection[Calibrated]) -> Offsets:
-    """The offsets to learn; who there is, is public."""
-    unknown = set(calibrate) - {"stations", "devices"}
-    if unknown or isinstance(calibrate, str):
-        raise ConfigurationError(
-            f"calibrate takes 'stations' and 'devices', not {', '.join(map(repr, calibrate))}"
-        )
-    stations = _distinct(known[1]) if "stations" in calibrate else ()
-    devices = data.devices.tolist() if "devices" in calibrate else ()
-    return Offsets.unknown(stations, devices)
 
 
 def _distinct(ids: Collection[Id]) -> list[Id]:
@@ -283,14 +225,14 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     if "buildings" in config:
         raise ConfigurationError("the run started from buildings, which its folder does not hold")
     learned, tiles = config.get("offsets", {}), config.get("tiling")
+    calibrated = [name for name in ("stations", "devices") if learned.get(name)]
     return {
         "tiling": None if tiles is None else from_plain(tiles, Tiling),
         "mechanism": from_description(config["mechanism"]),
         "rounds": config["rounds"],
         "server_sees": config["server_sees"],
         "participation": from_plain(config["participation"], Participation),
-        "calibrate": [name for name in ("stations", "devices") if learned.get(name)],
-        "step": _step_of(config["step"]),
+        "model": Model(step=_step_of(config["step"]), calibrate=calibrated),  # type: ignore[arg-type]
     }
 
 

@@ -20,7 +20,7 @@ from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.participation import Participation
 from veilmap.federation.privacy import settled
-from veilmap.federation.rounds import Training
+from veilmap.federation.rounds import Recording, Training
 from veilmap.federation.run_folder import FORMAT
 from veilmap.federation.steps import NoiseAwareStep
 from veilmap.federation.transcript import ServerSees
@@ -109,9 +109,7 @@ def training_of(settings: Settings) -> Training:
     }
     return Training(
         grid, mechanism, sees, rounds, seed, step, crowd, config,
-        out=out, resume=(out / "config.json").exists(),
-        checkpoint_every=checks.whole("checkpoint-every", settings.get("checkpoint-every", 1),
-                                       least=1),
+        Recording(out, (out / "config.json").exists(), settings.get("checkpoint-every", 1)),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from flwr.app import Context, Message
@@ -46,13 +47,6 @@ class Own:
 
 def client_app(own: Callable[[Context], Own]) -> ClientApp:
     """An app for nodes whose data and mechanism ``own`` finds."""
-
-    def mask(message: Message, context: Context, call_next: masking.CallNext) -> Message:
-        mine = own(context)
-        if mine.enrolment is None:
-            return call_next(message, context)
-        return masking.mask(message, context, call_next, mine.enrolment, mine.mechanism)
-
     app = ClientApp()
 
     @app.query()
@@ -66,18 +60,27 @@ def client_app(own: Callable[[Context], Own]) -> ClientApp:
             )
         return Message(records.names(users), reply_to=message)
 
-    @app.train(mods=[mask])
+    @app.train()
     def train(message: Message, context: Context) -> Message:
-        """Protected gradients of those users who were asked."""
-        mine, asked = own(context), records.read_question(message.content)
-        asked.broadcast.check()
-        if mine.enrolment is not None:
-            scale = masking.scale_of(context, mine.mechanism)
-            content = _to_be_masked(mine, mine.enrolment, asked, context, scale)
-            return Message(content, reply_to=message)
-        return Message(records.answer(_updates(mine, asked)), reply_to=message)
+        """Protected gradients of those users who were asked, or a stage of a masked sum."""
+        mine = own(context)
+        answer = partial(_answer, mine)
+        if mine.enrolment is None:
+            return answer(message, context)
+        return masking.mask(message, context, answer, mine.enrolment, mine.mechanism)
 
     return app
+
+
+def _answer(mine: Own, message: Message, context: Context) -> Message:
+    """What a node sends, or what it masks before."""
+    asked = records.read_question(message.content)
+    asked.broadcast.check()
+    if mine.enrolment is None:
+        return Message(records.answer(_updates(mine, asked)), reply_to=message)
+    scale = masking.scale_of(context, mine.mechanism)
+    content = _to_be_masked(mine, mine.enrolment, asked, context, scale)
+    return Message(content, reply_to=message)
 
 
 def _updates(mine: Own, asked: Question) -> list[Update]:

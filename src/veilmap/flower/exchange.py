@@ -4,8 +4,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from flwr.app import Message, MessageType
 from flwr.serverapp import Grid as FlowerGrid
+from numpy.typing import NDArray
 
 from veilmap.errors import ConfigurationError
 from veilmap.federation.engine import Gathered, Recorder
@@ -14,6 +16,7 @@ from veilmap.federation.participation import Turnout
 from veilmap.federation.server import RoundSum
 from veilmap.flower import records
 from veilmap.flower.records import UnreadableError
+from veilmap.geometry.tiling import Tiles
 
 _AFTER_DEADLINE = 5.0
 
@@ -71,6 +74,10 @@ class FlowerExchange:
                     f" {self.patience:g} s{self._last_problem}: start more nodes, or ask for fewer"
                 )
             time.sleep(self.poll)
+
+    def tiles_of(self, tiles: Tiles) -> NDArray[np.int64]:
+        """Nodes reveal no tiles: `Simulation` says that it does not divide areas."""
+        raise NotImplementedError
 
     def collect(
         self,

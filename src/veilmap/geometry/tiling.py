@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._util import checks
+from veilmap._util.options import check_options, option
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
@@ -32,12 +32,15 @@ class Tiling:
         away does not leave them.
     """
 
-    side: float = 500.0
-    margin: float = 100.0
+    side: float = option(
+        500.0, "--tile", "Side of square tiles in metres; each user reveals its tile.", above=0
+    )
+    margin: float = option(
+        100.0, "--tile-margin", "Metres by which uploads reach beyond a tile.", least=0
+    )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "side", checks.number("side", self.side, above=0))
-        object.__setattr__(self, "margin", checks.number("margin", self.margin, least=0))
+        check_options(self)
 
     def over(self, grid: Grid) -> "Tiles":
         """The tiles of one grid."""

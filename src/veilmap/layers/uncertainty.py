@@ -123,8 +123,8 @@ def bootstrap(
         anew in every replica.
     """
     replicas = checks.whole("n", n, least=1)
-    if {"out", "resume"} & training.keys():
-        raise ConfigurationError("bootstrap writes no run folders; leave out and resume away")
+    if "recording" in training:
+        raise ConfigurationError("bootstrap records nothing of its trainings", "recording")
     rng = np.random.default_rng(seed)
     kept = None if folder is None else _Kept.opened(Path(folder), data, grid, seed, training)
     maps = []

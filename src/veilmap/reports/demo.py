@@ -24,7 +24,7 @@ from veilmap.baselines import (
 )
 from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
-from veilmap.federation import HistoryRow, Run, train
+from veilmap.federation import HistoryRow, Recording, Run, train
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import ServerSees
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
@@ -99,11 +99,17 @@ def run(
     for name, (mechanism, sees) in SCHEMES.items():
         started = time.perf_counter()
         runs[name] = train(
-            data, scene.grid, mechanism=mechanism, server_sees=sees, rounds=rounds, seed=seed,
-            keep_uploads={0, rounds - 1},
-            on_round=partial(on_round, name) if on_round else None,
+            data,
+            scene.grid,
+            mechanism=mechanism,
+            server_sees=sees,
+            rounds=rounds,
+            seed=seed,
+            recording=Recording(
+                keep_uploads={0, rounds - 1}, on_round=partial(on_round, name) if on_round else None
+            ),
             **_kept(runs_in, name, unseen),
-        )  # fmt: skip
+        )
         seconds = time.perf_counter() - started
         rows.append(_attacked(name, runs[name], data, unseen, seconds))
         if (folder := runs[name].folder) is not None:

@@ -5,23 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from veilmap._util.options import options_of
 from veilmap._util.plain import to_plain
 from veilmap.errors import RunFolderError, VeilmapError
 from veilmap.federation import NoiseAwareStep, Participation
 from veilmap.federation.residual import ThenField
-from veilmap.federation.selection import Model
+from veilmap.federation.selection import ModelChoice
 from veilmap.federation.steps import StepRule
 from veilmap.federation.training import settings_of
 from veilmap.model.propagation import Propagation
-from veilmap.privacy.mechanisms import from_description
+from veilmap.privacy.mechanisms import MECHANISMS, from_description
 from veilmap.runs.source import Source
 
 # Options of `veilmap train`, by the fields of mechanisms.
-OPTIONS = {
-    "noise_budget": "--budget", "tradeoff": "--tradeoff", "epsilon": "--epsilon",
-    "delta": "--delta", "clip": "--clip", "dropout": "--allow-missing",
-    "contribute": "--contribute",
-}  # fmt: skip
+OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).items()}
 
 
 def command(
@@ -77,8 +74,8 @@ def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:
 def model_options(config: Mapping[str, Any], source: Source) -> list[str]:
     """What else decides a run: its model and who takes part."""
     settings = settings_of(config)
-    options = _step_options(settings["step"], measured=source.data is not None)
-    options["--calibrate"] = ",".join(settings["calibrate"]) or None
+    options = _step_options(settings["model"].step, measured=source.data is not None)
+    options["--calibrate"] = ",".join(settings["model"].calibrate) or None
     if settings["tiling"] is not None:
         options |= {"--tile": settings["tiling"].side, "--tile-margin": settings["tiling"].margin}
     return [*_words(options), *participation_options(settings["participation"])]
@@ -112,7 +109,9 @@ def _step_options(step: StepRule, *, measured: bool) -> dict[str, object]:
         options["--residual"], step = step.spacing, step.first
     degrees = step.start_propagation.laws if isinstance(step, NoiseAwareStep) else 2
     start = Propagation.of_degrees(degrees)
-    usual = Model(degrees=degrees).step if measured else NoiseAwareStep(start_propagation=start)
+    usual = (
+        ModelChoice(degrees=degrees).step if measured else NoiseAwareStep(start_propagation=start)
+    )
     if to_plain(step) != to_plain(usual):
         raise RunFolderError("the command line has no such step rule")
     return options | ({"--degrees": degrees} if degrees > 2 else {})

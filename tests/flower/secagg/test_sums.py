@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import veilmap as vm
 from fakegrid import FakeGrid, enrol, enrolment_in, node
+from flat import grouped
 from veilmap.federation.client import Clients
 from veilmap.federation.engine import LocalExchange
 from veilmap.federation.messages import Broadcast, Update
@@ -46,7 +47,8 @@ def training(town, mechanism=FORMAL, rounds=3, **options):
     return Training(
         scene.grid, mechanism, "sums", rounds, 5, vm.NoiseAwareStep(),
         options.pop("participation", vm.Participation()), {"format": 1},
-        keep_uploads="all", public=Public(*data.stations), **options,
+        public=Public(*data.stations),
+        **grouped({"keep_uploads": "all"} | options, recording=vm.Recording),
     )  # fmt: skip
 
 
@@ -417,6 +419,7 @@ def test_masks_depend_on_the_whole_secret_and_are_evenly_spread():
     assert again.max() < MODULUS
     for bit in (0, 13, 31):
         assert abs(((again >> bit) & 1).mean() - 0.5) < 5 * 0.5 / np.sqrt(again.size)
+    masking.strengthen()
     for side in ("client.mod", "server.workflow"):
         name = "secaggplus_" + ("mod" if "mod" in side else "workflow")
         module = import_module(f"flwr.{side}.secure_aggregation.{name}")

@@ -37,8 +37,6 @@ from veilmap.flower.secagg.session import AGREE, RECORD, Advert, Announcement, V
 from veilmap.flower.secagg.whole_numbers import MODULUS, Scale
 from veilmap.privacy.mechanisms import Mechanism
 
-_ = masking.pseudo_random  # both sides must make the same masks
-
 Ask = Callable[[str, Mapping[int, RecordDict], float], dict[int, Message]]
 
 
@@ -62,11 +60,13 @@ class SecureExchange(FlowerExchange):
         recorder: Recorder | None,
     ) -> Gathered:
         """Have those who turn out mask their answers; the sum stays sealed until it is paid for."""
+        masking.strengthen()  # both sides must make the same masks
         asked = turnout.answering(users)
         homes = {self._homes[user]: user for user in asked}
         # More than half, so that no two groups of nodes can open different sums.
-        total.least_answers = max(total.least_answers, len(homes) // 2 + 1)
-        if len(homes) < total.least_answers:
+        least = max(int(total.least_answers[0]), len(homes) // 2 + 1)
+        total.least_answers[0] = least
+        if len(homes) < least:
             return Gathered()
         questions = {
             node: records.question(total.broadcast, [user], self.mechanism)
@@ -74,7 +74,7 @@ class SecureExchange(FlowerExchange):
         }
         announced = Announcement(
             self._next_session(), total.broadcast.round, total.broadcast.cohort, len(homes),
-            total.least_answers, records.digest(next(iter(questions.values()))),
+            least, records.digest(next(iter(questions.values()))),
         )  # fmt: skip
         scale = Scale.of(self.mechanism, len(homes))
         post = _Post(self._ask, self.deadline, self.roster, announced)

@@ -8,6 +8,7 @@ enrolment and helps only where they saw what it saw (`session` says who signs wh
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -46,6 +47,7 @@ def mask(
     mechanism: Mechanism,
 ) -> Message:
     """Answer one stage of a session, or refuse it; ``call_next`` gives the vector to mask."""
+    strengthen()
     if RECORD_KEY_CONFIGS not in message.content:
         raise PrivacyError("this node takes part in sums only, and was asked for a single upload")
     stage = message.content.config_records[RECORD_KEY_CONFIGS].get(Key.STAGE)
@@ -347,8 +349,9 @@ _CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"
 _SERVER = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
 
 
-def _replace_parts() -> None:
-    """Replace what makes Flower's masks weak and its sharing slow, on both sides.
+@cache
+def strengthen() -> None:
+    """Replace what makes Flower's masks weak and its sharing slow, on both sides of a sum.
 
     Flower 1.41 folds a 256-bit secret to 32 bits and seeds a Mersenne Twister with them: a
     curious server could try all seeds. Version and names are pinned; should they move, this
@@ -364,6 +367,3 @@ def _replace_parts() -> None:
         if not hasattr(target, name):
             raise PrivacyError(f"{module} has changed: install flwr >= 1.41, < 1.42")
         setattr(target, name, part)
-
-
-_replace_parts()

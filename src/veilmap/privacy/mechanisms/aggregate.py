@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from veilmap._kernels import few_cells
 from veilmap._util import checks
+from veilmap._util.options import option
 from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_all, run_parts
 from veilmap.errors import ConfigurationError
@@ -74,40 +75,42 @@ class AggregateGaussian(Mechanism):
         whole bytes with which `train` expects no sum to wrap around.
     """
 
-    epsilon: float = 8.0
-    delta: float = 1e-6
-    clip: float = 0.3
+    epsilon: float = option(8.0, "--epsilon", "ε of the guarantee for every user.", above=0)
+    delta: float = option(1e-6, "--delta", "δ of the guarantee, below 1/users.", above=0, below=1)
+    clip: float = option(0.3, "--clip", "C: bound of the norm of a gradient.", above=0)
     noise_multiplier: float | None = None
-    dropout: float = 0.1
-    contribute: float = 1.0
+    dropout: float = option(
+        0.1, "--allow-missing", "Share of the noise that may be missing from a sum.", least=0,
+        below=1,
+    )  # fmt: skip
+    contribute: float = option(
+        1.0, "--contribute", "Probability that an answer holds a gradient, not noise alone.",
+        above=0, most=1,
+    )  # fmt: skip
     theta_clip: float = 3.0
     theta_share: float = 0.2
     levels: int | None = None
     bits: int | None = None
 
     name = "aggregate"
+    fused = True
     needs_sums = True
     whole_numbers = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("epsilon", "delta", "theta_clip"):
-            object.__setattr__(self, name, checks.number(name, getattr(self, name), above=0))
+        theta_clip = checks.number("theta_clip", self.theta_clip, above=0)
+        object.__setattr__(self, "theta_clip", theta_clip)
         for name, most in (("levels", None), ("bits", 32)):
             if getattr(self, name) is not None:
                 whole = checks.whole(name, getattr(self, name), least=1)
                 if most is not None and whole > most:
                     raise ConfigurationError(f"{name} must be at most {most}, not {whole}")
                 object.__setattr__(self, name, whole)
-        if self.delta >= 1:
-            raise ConfigurationError(f"delta is a small probability, not {self.delta:g}")
-        for name, low in (("dropout", 0), ("theta_share", 0), ("contribute", None)):
-            value = checks.number(name, getattr(self, name))
-            if not (value > 0 if low is None else value >= low) or value > 1:
-                raise ConfigurationError(f"{name} is a share, not {value:g}")
-            object.__setattr__(self, name, value)
-        if self.dropout == 1 or self.theta_share == 1:
-            raise ConfigurationError("dropout and theta_share must be below 1")
+        share = checks.number("theta_share", self.theta_share, least=0)
+        if share >= 1:
+            raise ConfigurationError(f"theta_share must be below 1, not {share:g}", "theta_share")
+        object.__setattr__(self, "theta_share", share)
         if self.noise_multiplier is not None:
             z = checks.number("noise_multiplier", self.noise_multiplier, above=0)
             object.__setattr__(self, "noise_multiplier", z)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import allocation
-from veilmap._util import checks
+from veilmap._util.options import option
 from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.geometry.grid import Grid
@@ -39,17 +39,17 @@ class GeometryAligned(BudgetedNoise):
         C.
     """
 
-    tradeoff: float = 1.0
+    tradeoff: float = option(
+        1.0, "--tradeoff", "Trade-off ρ: larger values spread the noise more evenly.", least=0
+    )
 
     name = "aligned"
+    fused = True
+    perturbs_uploads = True
     guarantee = NoGuarantee(
         "it is obfuscation: the noise's variance follows the private gradient and position, and"
         " cells with σ = 0 leave exactly; θ's gradient leaves without noise"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "tradeoff", checks.number("tradeoff", self.tradeoff, least=0))
 
     def variance_weight(self, cells: int) -> float:
         """κ = κ₁(3 − 2/M): the price of mean z² in the unit-free objective."""

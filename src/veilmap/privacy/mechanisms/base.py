@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._kernels import rows
 from veilmap._util import checks
+from veilmap._util.options import check_options, option
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
@@ -94,14 +95,16 @@ class Mechanism(ABC):
         C: bound of the gradient's norm, ḡ = g · min(1, C/‖g‖).
     """
 
-    clip: float = 1.0
+    clip: float = option(1.0, "--clip", "C: bound of the norm of a gradient.", above=0)
 
     name: ClassVar[str]  # in configurations and transcripts
     needs_sums: ClassVar[bool] = False  # whether it protects only what is summed before it is seen
     whole_numbers: ClassVar[bool] = False  # whether answers are, which sums without rounding
+    fused: ClassVar[bool] = False  # whether users can be aggregated in process, see `summand`
+    perturbs_uploads: ClassVar[bool] = False  # whether it adds noise to each gradient itself
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clip", checks.number("clip", self.clip, above=0))
+        check_options(self)
 
     @property
     @abstractmethod
@@ -112,12 +115,12 @@ class Mechanism(ABC):
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """What users send in a round to which ``cohort`` users were asked; a `Draw` each."""
 
-    def summand(self, cells: int, parameters: int) -> Summand | None:
-        """How gradients of h of so many cells are added up without an upload of each user.
+    def summand(self, cells: int, parameters: int) -> Summand:
+        """How gradients of h of so many cells are aggregated without an upload of each user.
 
-        None where each upload is needed; else `coins` and `add_rest` do the rest.
+        Only of a mechanism that is ``fused``; `coins` and `add_rest` do the rest.
         """
-        return None
+        raise NotImplementedError
 
     def coins(self, draws: Sequence[Draw]) -> Coins:
         """To be tossed once a round: a second toss of the system's would fall otherwise."""
@@ -255,12 +258,9 @@ class UploadNoise(Mechanism):
 class BudgetedNoise(UploadNoise):
     """A mechanism whose noise energy is a multiple of the gradient's: Σσ² = μ‖ḡ‖²."""
 
-    noise_budget: float = 10.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        budget = checks.number("noise_budget", self.noise_budget, least=0)
-        object.__setattr__(self, "noise_budget", budget)
+    noise_budget: float = option(
+        10.0, "--budget", "Noise budget μ: noise energy over gradient energy.", least=0
+    )
 
     def coins(self, draws: Sequence[Draw]) -> Coins:
         """Seeds of the users' noise; only for draws that have one."""

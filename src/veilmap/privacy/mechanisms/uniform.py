@@ -29,6 +29,8 @@ class UniformNoise(BudgetedNoise):
     """
 
     name = "uniform"
+    fused = True
+    perturbs_uploads = True
     guarantee = NoGuarantee(
         "it is obfuscation: the noise's variance follows the private gradient, so the noise"
         " itself tells of it, and θ's gradient leaves without any"
