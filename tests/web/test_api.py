@@ -13,7 +13,7 @@ import veilmap as vm
 from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.scenes.scene import Scene
 from veilmap.web import routes, schema
-from veilmap.web.opened import OpenRun
+from veilmap.web.library import ServedRun
 from veilmap.web.schema import unpacked
 from webs import asked_exactly, client_of, desk_of, line_of, make_runs, strict, until
 
@@ -55,7 +55,7 @@ def prepared(client, **wanted):
 
 
 def test_layers_are_those_of_the_library(client, place):
-    run = OpenRun(place / "aligned", place / "none")
+    run = ServedRun(place / "aligned", place / "none")
     radio_map, (places, ids) = vm.RadioMap.load(place / "aligned" / "radio_map.nc"), run.stations
     here = {"x": 100.0, "y": 120.0, "z": 30.0, "altitude": 2.0}
     expected = {
@@ -307,7 +307,7 @@ def test_listening_to_a_run_that_is_busy_keeps_nobody_else_waiting(place, tmp_pa
 
 def interfaces():
     """Fields of every interface that the page's types name."""
-    text = (Path(schema.__file__).parent / "page" / "types.d.ts").read_text()
+    text = (Path(schema.__file__).parent / "static" / "types.d.ts").read_text()
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     found = {}
     for name, base, body in re.findall(

@@ -19,7 +19,7 @@ from veilmap.web.preparing import Preparing
 from veilmap.web.routes import doing, looking
 from veilmap.web.service import Desk
 
-PAGE = Path(__file__).parent / "page"
+STATIC = Path(__file__).parent / "static"
 
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -64,8 +64,8 @@ def create_app(desk: Desk, token: str | None = None) -> FastAPI:
 def _serve_page(app: FastAPI) -> None:
     """The page's files, read once: an address names one of them or nothing."""
     files = {
-        str(path.relative_to(PAGE).as_posix()): (path.read_bytes(), _KINDS[path.suffix])
-        for path in PAGE.rglob("*")
+        str(path.relative_to(STATIC).as_posix()): (path.read_bytes(), _KINDS[path.suffix])
+        for path in STATIC.rglob("*")
         if path.suffix in _KINDS
     }
 

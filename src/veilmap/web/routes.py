@@ -20,7 +20,7 @@ from veilmap.runs.command import model_options
 from veilmap.runs.source import Source
 from veilmap.web import events, schema, views
 from veilmap.web.commands import Plan
-from veilmap.web.opened import OpenRun
+from veilmap.web.library import ServedRun
 from veilmap.web.service import Desk
 
 looking = APIRouter()
@@ -46,12 +46,12 @@ def _desk(request: Request) -> Desk:
     return request.app.state.desk
 
 
-def _opened(request: Request, run: RunId) -> OpenRun:
+def _opened(request: Request, run: RunId) -> ServedRun:
     return _desk(request).library.open(run)
 
 
 TheDesk = Annotated[Desk, Depends(_desk)]
-TheRun = Annotated[OpenRun, Depends(_opened)]
+TheRun = Annotated[ServedRun, Depends(_opened)]
 
 
 # ---- looking
@@ -72,7 +72,7 @@ def run_detail(desk: TheDesk, run: RunId, opened: TheRun) -> schema.RunDetail:
 @looking.get("/runs/{run}/history")
 def run_history(opened: TheRun) -> schema.History:
     """Every round so far."""
-    return schema.History(views.history_rows(opened.history()), opened.study)
+    return schema.History(views.history_rows(opened.history()), opened.study or None)
 
 
 @looking.get("/runs/{run}/events", response_class=StreamingResponse, responses=_EVENTS)

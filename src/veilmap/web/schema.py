@@ -24,7 +24,7 @@ class RunSummary:
     played: int
     rounds: int
     mae_db: float | None
-    users: int
+    users: int | None
     problem: str | None
     study: str | None = None
 

@@ -16,8 +16,7 @@ from veilmap.reports import label_of
 from veilmap.web import schema, views
 from veilmap.web.commands import Plan
 from veilmap.web.jobs import Job, Jobs
-from veilmap.web.library import Library, NoSuchRunError
-from veilmap.web.opened import OpenRun
+from veilmap.web.library import Library, NoSuchRunError, ServedRun
 from veilmap.web.schema import known
 
 _REPLICAS = 5
@@ -169,7 +168,7 @@ class Desk:
             "replicas", run, arguments, lambda: len(opened.replica_files()) / _REPLICAS
         )
 
-    def _readable(self, run: str) -> OpenRun:
+    def _readable(self, run: str) -> ServedRun:
         head = self.summary(run)
         if head.state == "unreadable":
             raise DataError(head.problem or "this run cannot be read")
@@ -204,11 +203,11 @@ class Desk:
         return schema.Tradeoff(points, missing)
 
 
-def why_no_audit(run: OpenRun) -> str | None:
+def why_no_audit(run: ServedRun) -> str | None:
     """Why a run cannot be attacked; None where it can."""
     if not run.finished:
         return "the run is not finished"
-    if not run.kept_rounds():
+    if not run.attackable_rounds():
         return views.NO_TRANSCRIPT
     if run.withheld:
         return run.withheld
@@ -217,7 +216,7 @@ def why_no_audit(run: OpenRun) -> str | None:
     return None
 
 
-def _newest_point(opened: OpenRun, run: str, label: str) -> schema.TradeoffPoint | None:
+def _newest_point(opened: ServedRun, run: str, label: str) -> schema.TradeoffPoint | None:
     """From an audit of the run as it is now, made for the page or beside the run."""
     if opened.withheld:
         return None
@@ -226,7 +225,7 @@ def _newest_point(opened: OpenRun, run: str, label: str) -> schema.TradeoffPoint
         try:
             if path.stat().st_mtime_ns > opened.version[1]:
                 point = _point(run, label, json.loads(path.read_text()))
-                return replace(point, study=opened.study)
+                return replace(point, study=opened.study or None)
         except (OSError, ValueError, KeyError, TypeError, StopIteration):
             continue  # there is none, or somebody has changed it
     return None
