@@ -7,7 +7,7 @@ import numpy as np
 
 from veilmap import figures
 from veilmap.auditing.audit import Audit
-from veilmap.auditing.exposure import SENT, Exposure, Knobs, Scheme, Witness
+from veilmap.auditing.exposure import SENT, Exposure, Knobs, Received, Witness
 from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
@@ -180,7 +180,7 @@ def _titles(knobs: Knobs) -> dict[str, str]:
     }
 
 
-def _in_order(exposure: Exposure) -> dict[str, Scheme]:
+def _in_order(exposure: Exposure) -> dict[str, Received]:
     """Schemes with what was sent at the end."""
     order = [name for name in (*_PLAIN.schemes, SENT) if name in exposure.schemes]
     return {name: exposure.schemes[name] for name in order}
