@@ -67,7 +67,7 @@ class Desk:
             rounds=plan.rounds, mae_db=None, users=plan.source.users, problem=problem,
         )  # fmt: skip
 
-    def state(self, run: str) -> tuple[schema.State, str | None]:
+    def state(self, run: str) -> tuple[schema.RunState, str | None]:
         """How a run stands, and why it failed."""
         path = self.library.path_of(run)
         if (path / "radio_map.nc").is_file():
@@ -216,7 +216,7 @@ def why_no_audit(run: ServedRun) -> str | None:
     return None
 
 
-def _newest_point(opened: ServedRun, run: str, label: str) -> schema.TradeoffPoint | None:
+def _newest_point(opened: ServedRun, run: str, label: str) -> schema.AuditedRun | None:
     """From an audit of the run as it is now, made for the page or beside the run."""
     if opened.withheld:
         return None
@@ -231,14 +231,14 @@ def _newest_point(opened: ServedRun, run: str, label: str) -> schema.TradeoffPoi
     return None
 
 
-def _point(run: str, label: str, audit: dict[str, Any]) -> schema.TradeoffPoint:
+def _point(run: str, label: str, audit: dict[str, Any]) -> schema.AuditedRun:
     best = audit["strongest"]
     scores = audit["scores"]
     own = next(s for s in scores if (s["attack"], s["when"]) == (best["attack"], best["when"]))
     prior = next(s for s in scores if s["attack"] == "prior only" and s["when"] == "all")
     when = "all kept rounds" if best["when"] == "all" else f"round {best['when']}"
     median = {name: _finite(own["median"][name]) for name in ("value", "low", "high")}
-    return schema.TradeoffPoint(
+    return schema.AuditedRun(
         run, label, known(audit["map_mae_db"]), str(best["attack"]), when, median["value"],
         median["low"], median["high"], _finite(prior["median"]["value"]), str(audit["promise"]),
     )  # fmt: skip

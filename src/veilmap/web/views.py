@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from veilmap import layers
-from veilmap.auditing.exposure import SENT, Exposure, Knobs, Witness
+from veilmap.auditing.exposure import Exposure, Knobs, Witness
 from veilmap.errors import DataError, VeilmapError
 from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
@@ -32,7 +32,7 @@ _MOST_USERS = 5_000  # whose ids a list shows
 _MIDDLE_PERCENT = (1.0, 99.0)  # of values that the colours cover
 _LEAST_REPLICAS = 2
 
-_TITLES = {
+_TITLES: dict[schema.LayerName, str] = {
     "gain": "Gain",
     "los": "Probability of line of sight",
     "best-server": "Best server",
@@ -42,11 +42,11 @@ _TITLES = {
 _PER_STATION = ("gain", "los", "uncertainty")
 _COMPARABLE = ("gain", "los", "heights")
 
-_SCHEMES = {
+_SCHEMES: dict[schema.SchemeName, str] = {
     "no noise": "clipped, no noise",
     "uniform": "uniform noise",
     "aligned": "geometry-aligned noise",
-    SENT: "as this run sent it",
+    "sent": "as this run sent it",
 }
 
 
@@ -66,7 +66,7 @@ class Wish:
         Of receivers, in metres.
     """
 
-    layer: str
+    layer: schema.LayerName
     of: str
     place: tuple[float, float, float] | None
     station: str | None
@@ -77,7 +77,7 @@ class Wish:
 
 
 def summary(
-    name: str, run: ServedRun, state: schema.State, problem: str | None = None
+    name: str, run: ServedRun, state: schema.RunState, problem: str | None = None
 ) -> schema.RunSummary:
     """A run in a list."""
     try:
@@ -134,7 +134,7 @@ def _user_ids(run: ServedRun) -> list[str]:
     return [] if run.data is None else run.data.users[:_MOST_USERS].astype(str).tolist()
 
 
-def _info(run: ServedRun, name: str) -> schema.LayerInfo:
+def _info(run: ServedRun, name: schema.LayerName) -> schema.LayerInfo:
     why_not = None
     if name == "best-server" and len(run.stations[0]) == 0:
         why_not = "the run does not say where base stations are"
@@ -167,7 +167,7 @@ def _why_no_attacks(run: ServedRun) -> str | None:
     return NO_TRANSCRIPT
 
 
-def history_rows(rows: list[HistoryRow]) -> list[schema.HistoryRow]:
+def history_rows(rows: list[HistoryRow]) -> list[schema.RoundRow]:
     """Rounds as JSON can hold them."""
     plain: list[dict[str, Any]] = [
         {
@@ -176,7 +176,7 @@ def history_rows(rows: list[HistoryRow]) -> list[schema.HistoryRow]:
         }
         for row in rows
     ]
-    return [schema.HistoryRow(**row) for row in plain]
+    return [schema.RoundRow(**row) for row in plain]
 
 
 # ---- layers
@@ -309,7 +309,7 @@ def seen(run: ServedRun, user: str, number: int, knobs: Knobs, *, summed: bool) 
     at = found.position
     header = schema.SeenHeader(
         user, number + 1, found.summed,
-        None if at is None else schema.Place(float(at[0]), float(at[1])),
+        None if at is None else schema.Position(float(at[0]), float(at[1])),
         known(found.norm),
         [_scheme(found, name) for name in order],
         list(found.pending) if comparable(shown.whole) else [],
@@ -330,7 +330,7 @@ def _sum(witness: Witness, client: ClientId, number: int, knobs: Knobs) -> Expos
         return Witness(witness.transcript).sum(client, number, knobs)
 
 
-def _scheme(found: Exposure, name: str) -> schema.Scheme:
+def _scheme(found: Exposure, name: schema.SchemeName) -> schema.Scheme:
     estimates = [
         schema.Estimate(attack, float(xy[0]), float(xy[1]), known(found.error(name, attack)))
         for attack, xy in found.schemes[name].estimates.items()

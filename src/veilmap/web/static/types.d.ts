@@ -1,44 +1,47 @@
-/** What the server answers with, and what modules of the page hand to each other. */
+/** What the server takes and answers with: written by page/write_types.py. */
 
-/** A run in a list. */
-export interface RunSummary {
-  id: string;
-  /** Its folder's name. */
+/** An array behind a header. */
+export interface ArrayInfo {
   name: string;
-  /** Its mechanism in a few words, such as "aligned, μ = 50, ρ = 1". */
+  rows: number;
+  columns: number;
+}
+
+/** A run's map error against its strongest attack, in metres. */
+export interface AuditedRun {
+  run: string;
   label: string;
-  state: "finished" | "running" | "waiting" | "paused" | "stopped" | "failed" | "unreadable";
-  /** Rounds played, and asked for. */
-  played: number;
-  rounds: number;
-  /** The map's mean absolute error on test users, where it was measured. */
   mae_db: number | null;
-  /** Users who measure. */
-  users: number;
-  /** Why a run failed or cannot be read. */
-  problem: string | null;
-  /** Words that mark what is shown beyond what was published of a run with a guarantee. */
+  attack: string;
+  /** Which rounds the attack saw, in words. */
+  when: string;
+  /** Median error over users. */
+  median: number;
+  /** Lower end of the median's 95 % interval. */
+  low: number;
+  /** Upper end of the median's 95 % interval. */
+  high: number;
+  /** Median error of guessing without any upload. */
+  prior: number;
+  promise: string;
   study: string | null;
 }
 
-export interface Station {
-  id: string;
+/** Outer rings of footprints, in the map's metres. */
+export interface Buildings {
+  polygons: [number, number][][];
+}
+
+/** Where an attack places a user, in metres. */
+export interface Estimate {
+  attack: string;
   x: number;
   y: number;
-  z: number;
+  /** Metres from the truth; null where it is not known here. */
+  error: number | null;
 }
 
-export interface LayerInfo {
-  name: "gain" | "los" | "best-server" | "heights" | "uncertainty";
-  title: string;
-  /** Whether it belongs to one base station. */
-  per_station: boolean;
-  /** Why it cannot be shown now, in words for people; null where it can. */
-  why_not: string | null;
-  /** The map has a true counterpart to compare it with. */
-  comparable: boolean;
-}
-
+/** The map's cells and their ground, in metres. */
 export interface GridInfo {
   rows: number;
   columns: number;
@@ -51,29 +54,118 @@ export interface GridInfo {
   crs: string | null;
 }
 
-export interface RunDetail extends RunSummary {
+/** All rounds so far. */
+export interface History {
+  rows: RoundRow[];
+  study: string | null;
+}
+
+/** Work on this host. */
+export interface JobInfo {
+  id: string;
+  kind: "train" | "audit" | "replicas";
+  run: string;
+  state: "waiting" | "running" | "done" | "stopped" | "failed";
+  /** From 0 to 1 where it is known. */
+  share: number | null;
+  /** What went wrong. */
+  problem: string | null;
+}
+
+/** What the values of a layer are. */
+export interface LayerHeader {
+  name: string;
+  title: string;
+  unit: string;
+  /** Whether values are indices into the run's base stations. */
+  categories: boolean;
+  /** Where the colours begin: 98 % of all values lie between low and high. */
+  low: number;
+  high: number;
+  /** The cells that are shown: larger ones than the map's where it has very many. */
   grid: GridInfo;
-  stations: Station[];
-  layers: LayerInfo[];
-  mechanism: Record<string, number | string | null>;
-  server_sees: "uploads" | "sums";
-  /** What is promised to users, or why nothing is, in a sentence. */
-  promise: string;
-  /** Kept rounds that attacks can read, counted from 1. */
-  kept: number[];
-  /** Ids of users, the first thousands of them; empty where measurements are not at hand. */
-  user_ids: string[];
-  /** Why "what the server sees" cannot be shown; null where it can. */
-  why_no_attacks: string | null;
-  /** Whether measurements, and with them true positions and gradients, are on this host. */
-  measured: boolean;
-  has_buildings: boolean;
-  /** The command that trains such a run; null where its folder does not say enough. */
-  command: string | null;
+  /** What a value stands for there, such as "middle of 9 m × 9 m"; else empty. */
+  how: string;
+  /** What the reader should know. */
+  notes: string[];
+  arrays: ArrayInfo[];
+}
+
+/** A layer that can be asked for, or why it cannot. */
+export interface LayerInfo {
+  name: "gain" | "los" | "best-server" | "heights" | "uncertainty";
+  title: string;
+  /** Whether it belongs to one base station. */
+  per_station: boolean;
+  /** Why it cannot be shown now, in words for people; null where it can. */
+  why_not: string | null;
+  /** Whether there is a true counterpart to compare it with. */
+  comparable: boolean;
+}
+
+/** A run that was not audited, and why it cannot be; null where it can. */
+export interface MissingAudit {
+  run: string;
+  label: string;
+  why_not: string | null;
+}
+
+/** What the form for a new run asks for; null is the mechanism's own default. */
+export interface NewRun {
+  /** Train on the measurements of this run; null for a synthetic city. */
+  like?: string | null;
+  city?: number;
+  users?: number;
+  mechanism?: "none" | "uniform" | "aligned" | "aggregate";
+  budget?: number | null;
+  tradeoff?: number | null;
+  epsilon?: number | null;
+  clip?: number | null;
+  sums?: boolean;
+  rounds?: number;
+  seed?: number | null;
+}
+
+/** Which runs there are, and what is being worked on. */
+export interface Overview {
+  version: string;
+  runs: RunSummary[];
+  jobs: JobInfo[];
+  /** Whether runs may be started here. */
+  can_start: boolean;
+}
+
+/** A position on the ground, in metres. */
+export interface Position {
+  x: number;
+  y: number;
+}
+
+/** What happened to a run since the last event. */
+export interface Progress {
+  state: "finished" | "running" | "waiting" | "paused" | "stopped" | "failed" | "unreadable";
+  played: number;
+  rounds: number;
+  problem: string | null;
+  /** Rows that were not sent before. */
+  rows: RoundRow[];
+  study: string | null;
+}
+
+/** A server-sent event: "progress" while a run goes on, then one "end". */
+export interface ProgressEvent {
+  event: "progress" | "end";
+  /** A `Progress`, as JSON. */
+  data: string;
+}
+
+/** What went wrong, in one line for people. */
+export interface Refusal {
+  error: string;
 }
 
 /** A round of the history; null for what is not known. */
-export interface HistoryRow {
+export interface RoundRow {
   round: number;
   loss: number | null;
   mae_db: number | null;
@@ -91,75 +183,61 @@ export interface HistoryRow {
   seconds: number | null;
 }
 
-/** Server-sent: "progress" while a run goes on, then one "end". */
-export interface Progress {
-  state: RunSummary["state"];
+/** All that the page must know to show a run. */
+export interface RunDetail {
+  id: string;
+  name: string;
+  label: string;
+  state: "finished" | "running" | "waiting" | "paused" | "stopped" | "failed" | "unreadable";
   played: number;
   rounds: number;
+  mae_db: number | null;
+  users: number | null;
   problem: string | null;
-  /** Rows that were not sent before. */
-  rows: HistoryRow[];
+  study: string | null;
+  grid: GridInfo;
+  stations: Station[];
+  layers: LayerInfo[];
+  mechanism: Record<string, number | string | null>;
+  server_sees: "uploads" | "sums";
+  /** What is promised to users, or why nothing is, in a sentence. */
+  promise: string;
+  /** Kept rounds that attacks can read, counted from 1. */
+  kept: number[];
+  /** Ids of users, the first thousands of them; empty where nobody is known. */
+  user_ids: string[];
+  /** Why "what the server sees" cannot be shown; null where it can. */
+  why_no_attacks: string | null;
+  /** Whether measurements, and with them true positions and gradients, are on this host. */
+  measured: boolean;
+  has_buildings: boolean;
+  /** The command that trains such a run; null where its folder does not say enough. */
+  command: string | null;
+}
+
+/** A run in a list. */
+export interface RunSummary {
+  id: string;
+  /** Its folder's name. */
+  name: string;
+  /** Its mechanism in a few words, such as "aligned, μ = 50, ρ = 1". */
+  label: string;
+  state: "finished" | "running" | "waiting" | "paused" | "stopped" | "failed" | "unreadable";
+  /** Rounds so far. */
+  played: number;
+  /** Rounds asked for. */
+  rounds: number;
+  /** The map's mean absolute error on test users, where it was measured. */
+  mae_db: number | null;
+  /** Users who measure; null where they take part from nodes of their own. */
+  users: number | null;
+  /** Why a run failed or cannot be read. */
+  problem: string | null;
+  /** Words that mark what is shown beyond what was published of a run with a guarantee. */
   study: string | null;
 }
 
-/** Work on this host beside runs. */
-export interface Job {
-  id: string;
-  kind: "train" | "audit" | "replicas";
-  run: string;
-  state: "waiting" | "running" | "done" | "stopped" | "failed";
-  /** From 0 to 1 where it is known. */
-  share: number | null;
-  /** What went wrong. */
-  problem: string | null;
-}
-
-export interface State {
-  version: string;
-  runs: RunSummary[];
-  jobs: Job[];
-  /** Whether runs may be started here. */
-  can_start: boolean;
-}
-
-export interface ArrayInfo {
-  name: string;
-  rows: number;
-  columns: number;
-}
-
-/** A header and arrays of float32, row 0 southern. */
-export interface Pack<Header> {
-  header: Header;
-  arrays: Map<string, Float32Array>;
-}
-
-export interface LayerHeader {
-  name: string;
-  title: string;
-  unit: string;
-  /** Values are numbers of things: indices into the run's stations. */
-  categories: boolean;
-  /** Where the colours begin and end: the middle 98 % of values. */
-  low: number;
-  high: number;
-  /** The cells that are shown: larger ones than the map's where it has very many. */
-  grid: GridInfo;
-  /** What a value stands for there, such as "at the middle of 9 m × 9 m"; else empty. */
-  how: string;
-  arrays: ArrayInfo[];
-  /** What the reader should know. */
-  notes: string[];
-}
-
-export interface Estimate {
-  attack: string;
-  x: number;
-  y: number;
-  /** Metres from the truth; null where it is not known here. */
-  error: number | null;
-}
-
+/** One way to protect a gradient, and what attacks make of it. */
 export interface Scheme {
   /** Also the name of its array. */
   name: "no noise" | "uniform" | "aligned" | "sent";
@@ -167,60 +245,35 @@ export interface Scheme {
   estimates: Estimate[];
 }
 
+/** One user in one round, counted from 1; arrays are the schemes', and "noise" with σ. */
 export interface SeenHeader {
   user: string;
   round: number;
-  /** The server sees only the sum over this many users; null for a single upload. */
+  /** Over how many users the server sees only the sum; null for a single upload. */
   summed: number | null;
-  position: { x: number; y: number } | null;
+  position: Position | null;
   /** ‖g‖ of the user before clipping; null where measurements are not at hand. */
   norm: number | null;
   schemes: Scheme[];
   /** Attacks that are still being prepared: ask again. */
   pending: string[];
-  /** As in a layer. */
+  /** The cells that are shown, as in a layer. */
   grid: GridInfo;
   how: string;
   notes: string[];
-  /** One for each scheme, and "noise" with σ of the aligned noise. */
   arrays: ArrayInfo[];
 }
 
-export interface TradeoffPoint {
-  run: string;
-  label: string;
-  mae_db: number | null;
-  attack: string;
-  /** Which rounds it saw, in words. */
-  when: string;
-  /** Metres: median over users, with its 95 % interval. */
-  median: number;
-  low: number;
-  high: number;
-  /** Median of guessing without any upload. */
-  prior: number;
-  promise: string;
-  study: string | null;
+/** A base station, in metres. */
+export interface Station {
+  id: string;
+  x: number;
+  y: number;
+  z: number;
 }
 
+/** All audited runs, and the others. */
 export interface Tradeoff {
-  points: TradeoffPoint[];
-  /** Runs without an audit: those that can have one, and why others cannot. */
-  missing: { run: string; label: string; why_not: string | null }[];
-}
-
-/** What the form for a new run asks for; null is the mechanism's own default. */
-export interface NewRun {
-  /** Train on the measurements of this run; null for a synthetic city. */
-  like: string | null;
-  city: number;
-  users: number;
-  mechanism: "none" | "uniform" | "aligned" | "aggregate";
-  budget: number | null;
-  tradeoff: number | null;
-  epsilon: number | null;
-  clip: number | null;
-  sums: boolean;
-  rounds: number;
-  seed: number | null;
+  points: AuditedRun[];
+  missing: MissingAudit[];
 }
