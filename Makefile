@@ -7,7 +7,7 @@ LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 OUT    ?= veilmap-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-slow test-mutants bench bench-allocation lint types page browser clean
+.PHONY: help demo test test-faults test-slow test-mutants bench bench-allocation lint types page page-types browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ types: $(VENV)/.installed-dev  ## Check types, the page's too where there is npm
 
 page: page/node_modules/.installed  ## Check the types of the page's JavaScript (needs Node.js)
 	cd page && npm run --silent check
+
+page-types: $(VENV)/.installed-dev  ## Write the page's types from what the server answers with
+	$(BIN)/python page/write_types.py
 
 browser:  # Chromium from the system's packages, for the tests of the page
 	@command -v chromium > /dev/null || { \

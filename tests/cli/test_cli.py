@@ -7,7 +7,7 @@ import pytest
 import veilmap
 from commands import run
 from veilmap.federation import Run
-from veilmap.runs.source import measurements_behind
+from veilmap.runs.opened import OpenRun
 
 
 def test_version(capsys):
@@ -39,7 +39,7 @@ def test_demo_writes_its_table_figures_and_map_and_ends_on_the_page(capsys, tmp_
     assert shown == [out / "runs"]
     runs = {path.name: Run.load(path) for path in shown[0].iterdir()}
     assert runs.keys() == {"none", "uniform", "aligned", "none-sums"}
-    assert all(measurements_behind(shown[0] / name, None) for name in runs)
+    assert all(OpenRun(shown[0] / name).data for name in runs)
     assert run(capsys, *arguments)[0] == 2  # it overwrites no run
     assert "k nearest neighbours" in text
     names = {path.name for path in out.iterdir()}

@@ -21,7 +21,7 @@ from veilmap.figures.content import MapPanel, Maps
 from veilmap.reports import exposures, html, training
 from veilmap.reports.maps import nearest_to_middle
 from veilmap.reports.words import promise as promise_in_words
-from veilmap.runs.source import measurements_behind
+from veilmap.runs.opened import OpenRun
 
 HOSTILE = "<script>alert(1)</script>"
 ODD = "<b>run & co"
@@ -181,8 +181,8 @@ def audits(runs):
     """The same runs, audited beside their pages."""
     found = {}
     for name in (ODD, "aggregate"):
-        truth, unseen = measurements_behind(runs / name, None)
-        found[name] = audit.audit(Run.load(runs / name), truth, test=unseen)
+        opened = OpenRun(runs / name, study=True)
+        found[name] = audit.audit(Run.load(runs / name), opened.data, test=opened.test)
     return found
 
 
@@ -207,8 +207,8 @@ def test_the_head_says_what_the_run_is(written, audits):
 
 @pytest.mark.parametrize("name", ["city", "aggregate", "unkept", "field"])
 def test_the_command_makes_the_same_run_again(runs, written, tmp_path, name):
-    subject = reports.Subject.opened(runs / name, name, study=True)
-    words = shlex.split(subject.command)
+    opened = OpenRun(runs / name, study=True)
+    words = shlex.split(opened.command)
     assert words[:2] == ["veilmap", "train"]
     with pytest.raises(SystemExit):
         vm_main(*words[1:], "--out", str(tmp_path / "again"))
@@ -218,16 +218,19 @@ def test_the_command_makes_the_same_run_again(runs, written, tmp_path, name):
             (runs / file.format(name)).read_text()
         )
     kept = [file.name for file in (tmp_path / "again" / "transcript").glob("*")]
-    assert len(kept) == len(subject.run.transcript.rounds)
+    assert len(kept) == len(opened.kept_rounds())
     assert f"To make it again {shlex.join(words)}" in written[name].text
 
 
 def test_commands_that_would_make_another_run_are_not_shown(runs):
-    subject = reports.Subject.opened(runs / "city", "city")
-    step = subject.config["step"] | {"damping": 0.5}
-    assert replace(subject, config=subject.config | {"step": step}).command is None
-    assert replace(subject, config=subject.config | {"buildings": "ab"}).command is None
-    assert replace(subject, source=None).command is None
+    opened = OpenRun(runs / "city")
+    config = opened.config
+    assert opened.command
+    for change in ({"step": config["step"] | {"damping": 0.5}}, {"buildings": "ab"}):
+        opened.config = config | change
+        assert opened.command is None
+    opened.config, opened.source = config, None
+    assert opened.command is None
 
 
 @pytest.mark.parametrize("name", [ODD, "aggregate"])
@@ -243,7 +246,7 @@ def test_tables_are_the_audits_own(written, audits, name):
 
 def test_errors_of_attacks_on_one_user_are_those_of_the_witness(runs, written, audits):
     run = Run.load(runs / ODD)
-    truth, _ = measurements_behind(runs / ODD, None)
+    truth = OpenRun(runs / ODD).data
     witness, knobs = Witness(run.transcript, truth), Knobs(20.0, 2.0, 1.0)
     best = audits[ODD].strongest
     placed = audits[ODD].estimates[best.attack].placed[best.when]
@@ -282,17 +285,15 @@ def test_rounds_that_no_attack_reads_are_named(written):
     assert page.tables == {}
 
 
-def test_the_promise_is_shown_with_what_it_rests_on_and_none_with_a_seed(runs):
-    seeded = reports.Subject.opened(runs / "aggregate", "run", study=True)
-    assert "computable from the seed" in promise_in_words(seeded)
-    assert "ε" not in promise_in_words(seeded)
-    last = replace(seeded.run.history[-1], epsilon=6.0)
-    drawn = replace(
-        seeded, run=replace(seeded.run, history=[last]), config=seeded.config | {"seed": None}
-    )
+def test_the_promise_is_shown_with_what_it_rests_on_and_none_with_a_seed(runs, monkeypatch):
+    opened = OpenRun(runs / "aggregate", study=True)
+    assert "computable from the seed" in promise_in_words(opened)
+    assert "ε" not in promise_in_words(opened)
+    opened.config = opened.config | {"seed": None}
+    monkeypatch.setattr(opened, "spent", lambda: 6.0)
     for words in ("(ε, δ) = (6.00, 0.001) for one user's contributions",
                   "at least 90% of a round's users adding their noise"):  # fmt: skip
-        assert words in promise_in_words(drawn)
+        assert words in promise_in_words(opened)
 
 
 def test_a_report_on_a_run_with_a_guarantee_holds_what_was_published(written):
@@ -383,14 +384,14 @@ def test_another_user_can_be_looked_at(capsys, quick, runs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{odd}", "--user", "nobody"], "--user: no user nobody took part in a kept round"),
-        (["{odd}", "{unkept}", "--user", "nobody"], "--user: no user nobody took part"),
-        (["{unkept}", "--user", "1"], "--user: no uploads were kept to look at"),
+        (["{odd}", "--user", "nobody"], "user: nobody took part in no kept round"),
+        (["{odd}", "{unkept}", "--user", "nobody"], "user: nobody"),
+        (["{unkept}", "--user", "1"], "user: no uploads were kept"),
         (["nowhere"], "nowhere holds no run"),
         (["{odd}", "--data", "{test}"], "trained on other measurements"),
         (["{odd}", "--data", "gone.csv"], "gone.csv does not exist"),
         (["{odd}", "--test", "gone.csv"], "gone.csv does not exist"),
-        (["{sums}", "--data", "{test}"], "--study takes them in"),
+        (["{sums}", "--data", "{test}"], "--study"),
         (["{odd}", "--out", "report.pdf"], "a report is written as .html"),
         (["{odd}", "--out", "{test}/report.html"], "is a file; name a folder"),
         ([], "RUNS"),

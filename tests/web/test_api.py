@@ -3,17 +3,17 @@ import dataclasses
 import io
 import re
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 import rasterio
 
 import veilmap as vm
+import write_types
 from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.scenes.scene import Scene
-from veilmap.web import routes, schema
-from veilmap.web.opened import OpenRun
+from veilmap.web import schema
+from veilmap.web.library import ServedRun
 from veilmap.web.schema import unpacked
 from webs import asked_exactly, client_of, desk_of, line_of, make_runs, strict, until
 
@@ -55,7 +55,7 @@ def prepared(client, **wanted):
 
 
 def test_layers_are_those_of_the_library(client, place):
-    run = OpenRun(place / "aligned", place / "none")
+    run = ServedRun(place / "aligned", place / "none")
     radio_map, (places, ids) = vm.RadioMap.load(place / "aligned" / "radio_map.nc"), run.stations
     here = {"x": 100.0, "y": 120.0, "z": 30.0, "altitude": 2.0}
     expected = {
@@ -302,40 +302,24 @@ def test_listening_to_a_run_that_is_busy_keeps_nobody_else_waiting(place, tmp_pa
     assert answer.status_code == 200
 
 
-# ---- both sides say the same
+# ---- what the page is told
 
 
-def interfaces():
-    """Fields of every interface that the page's types name."""
-    text = (Path(schema.__file__).parent / "page" / "types.d.ts").read_text()
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    found = {}
-    for name, base, body in re.findall(
-        r"export interface (\w+)(?:<\w+>)?(?: extends (\w+))? \{\n(.*?)\n\}", text, re.DOTALL
-    ):
-        found[name] = re.findall(r"^  (\w+)\??:", body, re.MULTILINE) + found.get(base, [])
-    return found
+def test_the_types_of_the_page_are_those_of_the_api():
+    """`python page/write_types.py` writes them."""
+    assert write_types.types(write_types.description()) == write_types.TYPES.read_text()
 
 
-def test_answers_have_the_fields_that_the_page_expects():
-    page = interfaces()
-    assert set(page["RunDetail"]) > set(page["RunSummary"])  # else the parser is broken
-    called = {"Overview": "State"}
-    inline = {"Refusal", "Buildings", "History", "MissingAudit", "Place"}
-    kinds = [
-        kind
-        for kind in vars(schema).values()
-        if dataclasses.is_dataclass(kind) and kind.__name__ not in inline
-    ]
-    assert len(kinds) > 12
-    for kind in kinds:
-        own = {field.name for field in dataclasses.fields(kind)}
-        if kind.__name__.endswith("Header"):
-            own |= {"arrays"}  # `packed` says which
-        assert set(page[called.get(kind.__name__, kind.__name__)]) == own, kind
-    assert set(page["NewRun"]) == set(routes.NewRun.model_fields)
+def test_every_answer_of_the_api_has_a_type():
+    api = write_types.description()
+    written = write_types.types(api)
+    for kind in vars(schema).values():
+        if dataclasses.is_dataclass(kind) and not kind.__name__.startswith("_"):
+            assert f"export interface {kind.__name__} {{" in written
+            described = api["components"]["schemas"][kind.__name__]["required"]
+            assert {field.name for field in dataclasses.fields(kind)} == set(described)
 
 
 def test_the_form_offers_every_mechanism():
-    offered = routes.NewRun.model_json_schema()["properties"]["mechanism"]["enum"]
+    offered = schema.NewRun.model_json_schema()["properties"]["mechanism"]["enum"]
     assert set(offered) == set(MECHANISMS)

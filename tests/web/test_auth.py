@@ -22,7 +22,7 @@ def page(tmp_path, monkeypatch):
     (folder / "main.js").write_text("export {};")
     (folder / "types.d.ts").write_text("secret types")
     (tmp_path / "app.py").write_text("secret code")
-    monkeypatch.setattr(app, "PAGE", folder)
+    monkeypatch.setattr(app, "STATIC", folder)
 
 
 @pytest.fixture

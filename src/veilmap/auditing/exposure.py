@@ -86,7 +86,7 @@ class Knobs:
 
 
 @dataclass(frozen=True)
-class Scheme:
+class Received:
     """What the server receives under one scheme, (M,), and where attacks place the user."""
 
     received: NDArray = field(repr=False)
@@ -106,7 +106,7 @@ class Exposure:
         Where the user is; None where measurements are not at hand.
     norm : float or None
         ‖g‖ before clipping.
-    schemes : mapping from name to Scheme
+    schemes : mapping from name to Received
         "no noise", "uniform", "aligned", and "sent": what the run's server received.
     deviations : (M,) float or None
         σ of the aligned noise.
@@ -120,7 +120,7 @@ class Exposure:
     round: int
     position: Place | None
     norm: float | None
-    schemes: Mapping[str, Scheme]
+    schemes: Mapping[str, Received]
     deviations: NDArray[np.float64] | None = field(default=None, repr=False)
     summed: int | None = None
     pending: tuple[str, ...] = ()
@@ -132,30 +132,26 @@ class Exposure:
         return float(np.linalg.norm(self.schemes[scheme].estimates[attack] - self.position))
 
 
-@dataclass(frozen=True)
 class Witness:
-    """Looks at the rounds that a run kept, with the users' measurements beside them.
+    """A view of the rounds that a run kept, with the users' measurements beside them.
 
-    Attributes
+    Parameters
     ----------
     transcript : Transcript
-    data : Measurements or None
+    data : Measurements, optional
         Without them only what was sent can be looked at.
     """
 
-    transcript: Transcript = field(repr=False)
-    data: Measurements | None = field(default=None, repr=False)
-    _prepared: dict[int, RememberedCandidates] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.data is not None:
-            object.__setattr__(self, "transcript", self.transcript.knowing(*self.data.stations))
+    def __init__(self, transcript: Transcript, data: Measurements | None = None) -> None:
+        self.data = data
+        self.transcript = transcript if data is None else transcript.knowing(*data.stations)
+        self._prepared: dict[int, RememberedCandidates] = {}
         # A slider asks for the same things again: gradients before clipping depend on no knob,
         # and uploads without noise not on the budget.
-        kept = {"_gradients": _REMEMBERED_ROUNDS, "_draws": 1, "_attacked": _REMEMBERED_UPLOADS,
-                "_unmixed": _REMEMBERED_UPLOADS}  # fmt: skip
-        for name, size in kept.items():
-            object.__setattr__(self, name, lru_cache(size)(getattr(self, name)))
+        self._gradients = lru_cache(_REMEMBERED_ROUNDS)(self._compute_gradients)
+        self._draws = lru_cache(1)(self._draw)
+        self._attacked = lru_cache(_REMEMBERED_UPLOADS)(self._attack)
+        self._unmixed = lru_cache(_REMEMBERED_UPLOADS)(self._unmix)
 
     @property
     def rounds(self) -> list[int]:
@@ -228,7 +224,7 @@ class Witness:
             None if raw is None else raw.positions[0],
             None if raw is None else float(np.linalg.norm(raw.heights[0])),
             {
-                name: Scheme(
+                name: Received(
                     upload, self._located(number, name, upload, int(links), knobs, prepared)
                 )
                 for name, upload in received.items()
@@ -250,9 +246,9 @@ class Witness:
             raise ConfigurationError("this run kept no sum, and the measurements are not at hand")
         prepared = self.prepared(number)
         schemes = {
-            name: Scheme(heights, self._of_sum(number, name, heights, clients, user, knobs))
+            name: Received(heights, self._of_sum(number, name, heights, clients, user, knobs))
             if prepared
-            else Scheme(heights, {})
+            else Received(heights, {})
             for name, heights in received.items()
         }
         return Exposure(
@@ -267,13 +263,13 @@ class Witness:
 
     # ---- gradients and noise
 
-    def _gradients(self, number: int, users: tuple[ClientId, ...]) -> "_Raw":
+    def _compute_gradients(self, number: int, users: tuple[ClientId, ...]) -> "_Raw":
         """Gradients of some users before clipping, in answer to a round's broadcast."""
         assert self.data is not None
         links = self.data.links.of_users(np.isin(self.data.users, users))
         return _Raw.of(gradients_of(self._seen(number).broadcast.radio_map, links), links)
 
-    def _draws(self, number: int, clients: tuple[ClientId, ...]) -> list[noise.Draw]:
+    def _draw(self, number: int, clients: tuple[ClientId, ...]) -> list[noise.Draw]:
         """Where each user's noise comes from, drawn once for all budgets."""
         cells = self.transcript.grid.cells
         return [_Drawn(values=noise.draw(0, client, number).normals(cells)) for client in clients]
@@ -322,7 +318,7 @@ class Witness:
         values = upload.astype(np.float32).tobytes()
         return found | self._attacked(number, values, links, mechanism, prepared)
 
-    def _attacked(
+    def _attack(
         self, number: int, upload: bytes, links: int, mechanism: Mechanism, prepared: bool
     ) -> dict[str, Place]:
         """Estimates of the attacks that know the defence."""
@@ -362,7 +358,7 @@ class Witness:
         guess = PriorOnly().guess(self.transcript.grid)
         return {PriorOnly.name: guess, Differencing.name: found[user]}
 
-    def _unmixed(
+    def _unmix(
         self, number: int, heights: bytes, clients: tuple[ClientId, ...], mechanism: Mechanism
     ) -> dict[ClientId, Place]:
         """Where the attack on sums places each of a round's users."""

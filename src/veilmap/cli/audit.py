@@ -1,14 +1,15 @@
 """`veilmap audit`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from veilmap.cli.options import console, counted, folder_names, writable_folder
-from veilmap.federation.run_folder import RunFolder
-from veilmap.federation.study import STUDY, StudyFolder, is_promised, unpublished
-from veilmap.runs.source import crowd_behind, is_data_known
+from veilmap.federation.study import StudyFolder, unpublished
+
+if TYPE_CHECKING:
+    from veilmap.runs.opened import OpenRun
 
 
 def audit(
@@ -46,23 +47,29 @@ def audit(
     from veilmap.auditing import audit
     from veilmap.auditing.audit import Audit
     from veilmap.cli import tables
-    from veilmap.federation import Run
+    from veilmap.runs.opened import OpenRun
 
     folder = out or (unpublished(runs[0]) / "audit" if len(runs) == 1 else Path("veilmap-audit"))
     writable_folder(folder)
     names = folder_names(runs)
-    loaded = [(path, Run.load(path, study=True), *crowd_behind(path, data, test)) for path in runs]
-    for path in runs:
-        _say_study(path)
+    opened = [OpenRun(path, data=data, test=test, study=True) for path in runs]
+    for run in opened:  # a mistake shows before the work, not after some of it
+        run.finished_map()
+        _ = run.crowd
+    for run in opened:
+        _say_study(run)
     found_of: list[tuple[str, Audit]] = []
-    for name, (path, run, truth, unseen) in zip(names, loaded, strict=True):
-        with console.status(f"attacking {path} …"):
-            found = audit.audit(run, truth, rounds=_chosen_rounds(rounds), users=users, test=unseen)
-        console.print(tables.audit_table(found, path))
+    for name, run in zip(names, opened, strict=True):
+        truth, unseen = run.crowd
+        with console.status(f"attacking {run.path} …"):
+            found = audit.audit(
+                run.run, truth, rounds=_chosen_rounds(rounds), users=users, test=unseen
+            )
+        console.print(tables.audit_table(found, run.path))
         console.print(reports.headline(found))
         found_of.append((name, found))
         own = folder if len(runs) == 1 else folder / name
-        files = reports.write_audit(found, run.radio_map, own)
+        files = reports.write_audit(found, run.radio_map(), own)
         console.print("Wrote " + ", ".join(file.name for file in files) + f" to {own}/")
     audits = reports.by_label(found_of)
     if len(runs) > 1:
@@ -73,16 +80,18 @@ def audit(
         console.print(f"Wrote {json_out}")
 
 
-def _say_study(run: Path) -> None:
+def _say_study(run: "OpenRun") -> None:
     """Head what follows about a run with a guarantee, and make room for it beside the run."""
-    if not is_promised(RunFolder(run).config()):
-        return
-    StudyFolder(run).make()
-    console.print(f"{STUDY}: the audit of {run} uses the truth, which its guarantee does not cover")
-    if not is_data_known(run):
+    if run.promised:
+        StudyFolder(run.path).make()
         console.print(
-            f"Whether {run} was trained on these measurements is not known: there is no study of it"
-            " that says so, only the same users"
+            f"{run.study}: the audit of {run.path} uses the truth, which its guarantee does not"
+            " cover"
+        )
+    if not run.is_data_known:
+        console.print(
+            f"Whether {run.path} was trained on these measurements is not known: nothing beside it"
+            " says so, only the same users"
         )
 
 

@@ -8,13 +8,11 @@ import typer
 
 from veilmap import layers
 from veilmap.cli.options import console, progress_bar, writable_folder
-from veilmap.cli.stations import Stations, Subject, named, numbers, only_one
+from veilmap.cli.stations import NamedMap, Stations, named, numbers, only_one
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.export import ENDINGS, Written, check, write
-from veilmap.federation.study import STUDY
 from veilmap.layers import Layer
-from veilmap.runs.source import measurements_behind
 
 # Each layer, and the options that mean something for it.
 _OPTIONS = {
@@ -123,7 +121,7 @@ def export(
              "--azimuth": azimuth, "--beam-width": beam_width}  # fmt: skip
     _check_options(layer, {name for name, value in given.items() if value not in (None, [])})
     _check_keeps_inputs(out, source, source / "radio_map.nc", data)
-    subject = Subject.opened(source)
+    subject = NamedMap.opened(source, data)
     chosen = None if levels is None else numbers("--levels", levels)
     writable_folder(out.parent)
     check(out, subject.radio_map.grid.crs, levels=chosen, points=points)
@@ -136,8 +134,8 @@ def export(
     else:
         beams = _Beams(azimuth or [], beam_width or [])
         made = _predicted(subject, layer, stations, beams, altitude)
-    if layer in _PRIVATE and subject.promised:
-        made = [replace(one, long_name=f"{STUDY}: {one.long_name}") for one in made]
+    if layer in _PRIVATE and subject.run and subject.run.study:
+        made = [replace(one, long_name=f"{subject.run.study}: {one.long_name}") for one in made]
     for one, path in zip(made, (out, out.with_stem(f"{out.stem}-gain")), strict=False):
         _report(one, write(one, path, levels=chosen, points=points))
 
@@ -158,7 +156,7 @@ def _check_keeps_inputs(out: Path, *inputs: Path | None) -> None:
 
 
 def _predicted(
-    subject: Subject, layer: str, stations: Stations, beams: _Beams, altitude: float
+    subject: NamedMap, layer: str, stations: Stations, beams: _Beams, altitude: float
 ) -> list[Layer]:
     """Layers that the map alone decides."""
     if layer == "heights":
@@ -178,7 +176,7 @@ def _predicted(
     return [made]
 
 
-def _say_isotropic(subject: Subject, stations: Stations, beams: _Beams) -> None:
+def _say_isotropic(subject: NamedMap, stations: Stations, beams: _Beams) -> None:
     """A map that learned of antennas knows them by their stations' ids, not by places."""
     if subject.radio_map.antennas is not None and stations.by_place and not beams.azimuths:
         console.print(
@@ -188,7 +186,7 @@ def _say_isotropic(subject: Subject, stations: Stations, beams: _Beams) -> None:
 
 
 def _best_server(
-    subject: Subject, stations: Stations, beams: _Beams, altitude: float
+    subject: NamedMap, stations: Stations, beams: _Beams, altitude: float
 ) -> list[Layer]:
     """Which station is heard best, and its gain."""
     beams.check(stations.by_place)
@@ -210,10 +208,10 @@ def _best_server(
     return list(made)
 
 
-def _data(subject: Subject, layer: str, data: Path | None) -> Measurements:
+def _data(subject: NamedMap, layer: str, data: Path | None) -> Measurements:
     """The measurements that a layer is made from."""
     if subject.run:
-        return measurements_behind(subject.path, data)[0]
+        return subject.run.measurements
     if data is None:
         raise ConfigurationError(
             f"{layer} is made from measurements: name them with --data, or give a run's folder"
@@ -222,7 +220,7 @@ def _data(subject: Subject, layer: str, data: Path | None) -> Measurements:
 
 
 def _uncertainty(
-    subject: Subject,
+    subject: NamedMap,
     stations: Stations,
     altitude: float,
     count: int,
@@ -231,17 +229,16 @@ def _uncertainty(
     seed: int | None,
 ) -> Layer:
     """Train replicas as the run was trained, and see how far they disagree."""
-    from veilmap.federation.run_folder import RunFolder
     from veilmap.federation.training import settings_of
 
-    if not subject.run:
+    run = subject.run
+    if run is None:
         raise ConfigurationError(
             "uncertainty needs a run's folder, which says how the map was trained"
         )
-    run = RunFolder(subject.path)
-    settings = settings_of(run.config())
-    if subject.promised:
-        settings["model"] = replace(settings["model"], stations=run.base_stations())
+    settings = settings_of(run.config)
+    if run.promised:
+        settings["model"] = replace(settings["model"], stations=run.stations)
     # The replicas know the antennas that the run knew, whatever the file has.
     links = replace(_data(subject, "uncertainty", data), antennas=subject.radio_map.antennas)
     with progress_bar() as progress:

@@ -50,16 +50,17 @@ def report(
     run's folder, unless a study is wanted (--study).
     """
     from veilmap import reports
+    from veilmap.runs.opened import OpenRun
 
     path = _file(runs, out, study)
     names = folder_names(runs)
     with console.status("reading …") as status:
-        subjects = [
-            reports.Subject.opened(folder, name, data, test, study=study)
+        opened = {
+            name: OpenRun(folder, data=data, test=test, study=study)
             for folder, name in zip(runs, names, strict=True)
-        ]
+        }
         reports.write_page(
-            subjects, path, user=user, on_step=lambda step: status.update(escape(f"{step} …"))
+            opened, path, user=user, on_step=lambda step: status.update(escape(f"{step} …"))
         )
     console.print(escape(f"Wrote {path}"))
 

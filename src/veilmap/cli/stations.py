@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.layers.known import such_as
 from veilmap.model.radio_map import RadioMap
+
+if TYPE_CHECKING:
+    from veilmap.runs.opened import OpenRun
 
 
 @dataclass(frozen=True)
@@ -34,41 +38,30 @@ class Stations:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What was named: a map, and the folder of its run if it was one."""
+class NamedMap:
+    """A map by its path, and its run where the path is a run's folder."""
 
     path: Path
     radio_map: RadioMap
-    run: bool
+    run: "OpenRun | None" = None
 
     @classmethod
-    def opened(cls, path: Path) -> "Subject":
-        """The map of a file or of a finished run."""
-        from veilmap.federation.run import load_map
+    def opened(cls, path: Path, data: Path | None = None) -> "NamedMap":
+        """The map of a file or of a finished run, on ``data`` if they are named."""
+        from veilmap.runs.opened import OpenRun
 
-        if path.is_dir():
-            return cls(path, load_map(path), run=True)
-        return cls(path, RadioMap.load(path), run=False)
-
-    @property
-    def promised(self) -> bool:
-        """Whether it is a run with a guarantee."""
-        from veilmap.federation.run_folder import RunFolder
-        from veilmap.federation.study import is_promised
-
-        return self.run and is_promised(RunFolder(self.path).config())
+        if not path.is_dir():
+            return cls(path, RadioMap.load(path))
+        run = OpenRun(path, data=data, study=True)
+        return cls(path, run.finished_map(), run)
 
     def stations(self) -> Stations:
         """The base stations of the run; none for a mere map."""
-        from veilmap.federation.run_folder import RunFolder
-
-        if not self.run:
-            return Stations(np.empty((0, 3)))
-        return Stations(*RunFolder(self.path).base_stations())
+        return Stations(*self.run.stations) if self.run else Stations(np.empty((0, 3)))
 
 
 def named(
-    subject: Subject, ids: Sequence[str], bs: Sequence[str], bs_latlon: Sequence[str]
+    subject: NamedMap, ids: Sequence[str], bs: Sequence[str], bs_latlon: Sequence[str]
 ) -> Stations:
     """The base stations that options name."""
     if ids and (bs or bs_latlon):
@@ -81,7 +74,7 @@ def named(
     return Stations(_places(subject.radio_map.grid.crs, bs, bs_latlon))
 
 
-def only_one(subject: Subject, layer: str, stations: Stations) -> Stations:
+def only_one(subject: NamedMap, layer: str, stations: Stations) -> Stations:
     """The one base station of ``layer``, or how to name it."""
     if len(stations) == 1:
         return stations
@@ -96,7 +89,7 @@ def only_one(subject: Subject, layer: str, stations: Stations) -> Stations:
     raise ConfigurationError(f"{layer} needs one base station: name it with {way}{such}")
 
 
-def _by_id(subject: Subject, ids: Sequence[str]) -> Stations:
+def _by_id(subject: NamedMap, ids: Sequence[str]) -> Stations:
     if not subject.run:
         raise ConfigurationError(
             f"{subject.path} is a map, which does not say where its base stations are: name the"

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from veilmap.baselines import (
 )
 from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
-from veilmap.federation import HistoryRow, Recording, Run, train
+from veilmap.federation import HistoryRow, Model, Recording, Run, train
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import ServerSees
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
@@ -40,6 +39,7 @@ SCHEMES: dict[str, tuple[Mechanism, ServerSees]] = {
     "no noise, sums only": (NoNoise(), "sums"),
 }
 _SHOWN = "aligned, μ = 50, ρ = 1"  # whose map is drawn
+_CELL_SIZE = 3.0
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,12 @@ def run(
 
     The runs themselves are written to ``runs_in``, if it is given, for the page to show.
     """
-    scene = Scene.synthetic(seed)
-    data = scene.measure(users=users, seed=2 * seed)
-    unseen = scene.measure(users=200, seed=2 * seed + 1)
+    source = Source(None, None, seed, users, _CELL_SIZE)
+    data, unseen, grid = source.load()
+    scene = source.scene
+    assert scene is not None  # as in any synthetic city
+    assert unseen is not None
+    assert isinstance(data, Measurements)
 
     rows = [_timed(name, baseline, data, unseen) for name, baseline in _baselines().items()]
     runs = {}
@@ -100,20 +103,23 @@ def run(
         started = time.perf_counter()
         runs[name] = train(
             data,
-            scene.grid,
+            grid,
             mechanism=mechanism,
             server_sees=sees,
             rounds=rounds,
             seed=seed,
+            model=Model(stations=source.public_stations()),
             recording=Recording(
-                keep_uploads={0, rounds - 1}, on_round=partial(on_round, name) if on_round else None
+                out=runs_in and runs_in / folder_of(name),
+                keep_uploads={0, rounds - 1},
+                test=unseen if runs_in else None,
+                on_round=partial(on_round, name) if on_round else None,
             ),
-            **_kept(runs_in, name, unseen),
         )
         seconds = time.perf_counter() - started
         rows.append(_attacked(name, runs[name], data, unseen, seconds))
         if (folder := runs[name].folder) is not None:
-            Source(None, None, seed, users, scene.grid.cell_size).save(folder)
+            source.save(folder)
     rows += [
         _timed("true heights on this grid", TrueMap(scene), data, unseen),
         Row("measurement noise alone", _noise_floor(scene, unseen), 0.0),
@@ -133,13 +139,6 @@ def folder_of(name: str) -> str:
     """The folder of a scheme's run."""
     mechanism, sees = SCHEMES[name]
     return mechanism.name if sees == "uploads" else f"{mechanism.name}-{sees}"
-
-
-def _kept(runs_in: Path | None, name: str, unseen: Measurements) -> dict[str, Any]:
-    """How to train a run that is kept."""
-    if runs_in is None:
-        return {}
-    return {"out": runs_in / folder_of(name), "test": unseen}
 
 
 def _baselines() -> dict[str, Baseline]:

@@ -7,8 +7,8 @@ import numpy as np
 
 from veilmap import figures
 from veilmap.auditing.audit import Audit
-from veilmap.auditing.exposure import SENT, Exposure, Knobs, Scheme, Witness
-from veilmap.errors import VeilmapError
+from veilmap.auditing.exposure import SENT, Exposure, Knobs, Received, Witness
+from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
 from veilmap.figures.content import MapPanel, Maps
@@ -16,7 +16,7 @@ from veilmap.geometry.grid import Grid
 from veilmap.reports import html
 from veilmap.reports.audits import metres
 from veilmap.reports.html import Html
-from veilmap.reports.subjects import Subject
+from veilmap.runs.opened import OpenRun
 
 _COLUMNS = 2
 _SCALE = "√|gradient| or √σ (dB per √m)"
@@ -31,7 +31,7 @@ def comparable(grid: Grid) -> bool:
     return grid.cells <= _MOST_CELLS
 
 
-def typical_user(subject: Subject, audit: Audit | None) -> ClientId:
+def typical_user(run: OpenRun, audit: Audit | None) -> ClientId:
     """The user whom the strongest attack places as well as the median one.
 
     Where nothing was scored: whose first kept upload is as large as the median one, or, if only
@@ -42,7 +42,7 @@ def typical_user(subject: Subject, audit: Audit | None) -> ClientId:
         placed = audit.estimates[best.attack].placed[best.when]
         sizes, clients = placed.errors(audit.truth), placed.clients
     else:
-        first = subject.run.transcript.rounds[subject.witness.rounds[0]]
+        first = run.transcript().rounds[run.attackable_rounds()[0]]
         clients = first.clients
         sizes = (
             np.linalg.norm(first.uploads, axis=1)
@@ -61,14 +61,25 @@ def knobs_of(public: Mapping[str, Any]) -> Knobs:
     )
 
 
-def section(subject: Subject, user: ClientId, level: int) -> list[Html]:
+def user_named(run: OpenRun, text: str) -> ClientId:
+    """The user of a kept round whose id reads like this."""
+    witness = run.witness()
+    for number in run.attackable_rounds():
+        for user in witness.users(number):
+            if str(user) == text:
+                return user
+    raise ConfigurationError(f"user: {text} took part in no kept round of {run.path}", "user")
+
+
+def section(run: OpenRun, user: ClientId, level: int) -> list[Html]:
     """One user in the first and last kept round that they took part in, under headings."""
-    transcript = subject.run.transcript
+    witness = run.witness()
+    transcript = witness.transcript
     knobs = knobs_of(transcript.mechanism)
-    rounds = subject.rounds_of(user)
-    parts = [html.paragraph(_explained(transcript, knobs, known=subject.data is not None))]
+    rounds = [number for number in run.attackable_rounds() if user in witness.users(number)]
+    parts = [html.paragraph(_explained(transcript, knobs, known=run.data is not None))]
     for number in dict.fromkeys((rounds[0], rounds[-1])):
-        exposure, left_out = _looked_at(subject.witness, transcript, user, number, knobs)
+        exposure, left_out = _looked_at(witness, user, number, knobs)
         parts.append(html.heading(f"User {user} in round {number + 1}", level))
         if left_out:
             parts.append(html.paragraph(f"Only what was sent is shown: {left_out}."))
@@ -82,17 +93,15 @@ def section(subject: Subject, user: ClientId, level: int) -> list[Html]:
     return parts
 
 
-def _looked_at(
-    witness: Witness, transcript: Transcript, user: ClientId, number: int, knobs: Knobs
-) -> tuple[Exposure, str]:
+def _looked_at(witness: Witness, user: ClientId, number: int, knobs: Knobs) -> tuple[Exposure, str]:
     """The exposure, and why it lacks what might have been sent, if it does."""
     _prepare(witness, number)
-    if transcript.server_sees == "uploads":
+    if witness.transcript.server_sees == "uploads":
         return witness.upload(user, number, knobs), ""
     try:
         return witness.sum(user, number, knobs), ""
     except VeilmapError as error:  # too many users to add up here
-        received = Witness(transcript)
+        received = Witness(witness.transcript)
         _prepare(received, number)
         return received.sum(user, number, knobs), str(error)
 
@@ -171,7 +180,7 @@ def _titles(knobs: Knobs) -> dict[str, str]:
     }
 
 
-def _in_order(exposure: Exposure) -> dict[str, Scheme]:
+def _in_order(exposure: Exposure) -> dict[str, Received]:
     """Schemes with what was sent at the end."""
     order = [name for name in (*_PLAIN.schemes, SENT) if name in exposure.schemes]
     return {name: exposure.schemes[name] for name in order}

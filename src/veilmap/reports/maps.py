@@ -4,12 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import figures, layers
-from veilmap.federation.run_folder import RunFolder
 from veilmap.geometry.grid import Grid
 from veilmap.layers.predictions import centres
 from veilmap.reports import html
 from veilmap.reports.html import Html
-from veilmap.reports.subjects import Subject
+from veilmap.runs.opened import OpenRun
 from veilmap.scenes.scene import Scene
 
 _ALTITUDE = 1.5
@@ -39,9 +38,9 @@ def outdoors(
     return np.where(heights == 0, values, _INDOORS)
 
 
-def section(subject: Subject) -> list[Html]:
+def section(run: OpenRun) -> list[Html]:
     """Heights, and gain from the base station in the middle."""
-    radio_map, scene = subject.run.radio_map, subject.scene
+    radio_map, scene = run.radio_map(), run.scene
     grid = radio_map.grid
     shown = [
         html.picture(
@@ -54,7 +53,7 @@ def section(subject: Subject) -> list[Html]:
         figure = figures.heights_figure(grid, scene.heights, "true heights")
         seen = f"Map of the true building heights, up to {scene.heights.max():.0f} m"
         shown.append(html.picture(figures.png(figure), "True heights of the buildings", seen))
-    stations, ids = RunFolder(subject.folder).base_stations()
+    stations, ids = run.stations
     if len(stations) == 0:
         shown.append(
             html.paragraph("This run was not told where base stations are: no gain is shown.")

@@ -1,6 +1,6 @@
 """Runs on a page of their own: what each is, its map, its training, and what attackers find."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
 from veilmap.reports import audits, exposures, html, maps, training, words
 from veilmap.reports.html import Html
-from veilmap.reports.subjects import Subject
+from veilmap.runs.opened import OpenRun
 
 _COLUMNS = 2  # of panels: more are too small on paper and on phones
 
@@ -28,7 +28,7 @@ _TOO_LARGE = (
 
 
 def write_page(
-    subjects: Sequence[Subject],
+    runs: Mapping[str, OpenRun],
     path: Path,
     *,
     user: str | None = None,
@@ -38,83 +38,88 @@ def write_page(
 
     Parameters
     ----------
-    subjects : runs
+    runs : finished runs by name
     path : Path
     user : str, optional
-        Whom to look at, by id; by default a typical user of each run.
+        The user to show, by id; by default a typical user of each run.
     on_step : callable, optional
-        Told what is being done.
+        Called with what is being done.
     """
-    chosen = _users(subjects, user)
+    for run in runs.values():
+        run.finished_map()  # an error before the work, not after some of it
+    chosen = _users(runs, user)
     say = on_step or (lambda step: None)
     found: dict[str, Audit] = {}
-    for subject in subjects:
-        if subject.auditable and exposures.comparable(subject.run.radio_map.grid):
-            say(f"attacking {subject.name}")
-            assert subject.data is not None
-            found[subject.name] = audit.audit(subject.run, subject.data, test=subject.test)
+    for name, run in runs.items():
+        if _is_auditable(run) and exposures.comparable(run.radio_map().grid):
+            say(f"attacking {name}")
+            assert run.data is not None
+            found[name] = audit.audit(run.run, run.data, test=run.test)
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     body = [html.paragraph(f"Written by veilmap {__version__}, {when}.")]
-    if len(subjects) > 1:
-        body.append(html.contents((_anchor(i), s.name) for i, s in enumerate(subjects)))
-        body += _tradeoff(subjects, found)
-    for number, subject in enumerate(subjects):
-        say(f"drawing {subject.name}")
+    if len(runs) > 1:
+        body.append(html.contents((_anchor(i), name) for i, name in enumerate(runs)))
+        body += _tradeoff(runs, found)
+    for number, (name, run) in enumerate(runs.items()):
+        say(f"drawing {name}")
         level = 2
-        if len(subjects) > 1:  # else the page's title says it
-            words = audits.marked(subject.study, f"Run {subject.name}")
+        if len(runs) > 1:  # else the page's title says it
+            words = audits.marked(run.study, f"Run {name}")
             body.append(html.heading(words, level, _anchor(number)))
             level += 1
-        body += _about(subject, found.get(subject.name), chosen.get(subject.name), level)
-    title = f"Run {subjects[0].name}" if len(subjects) == 1 else f"{len(subjects)} runs compared"
-    title = audits.marked(next((s.study for s in subjects if s.study), ""), title)
+        body += _about(run, found.get(name), chosen.get(name), level)
+    title = f"Run {next(iter(runs))}" if len(runs) == 1 else f"{len(runs)} runs compared"
+    title = audits.marked(next((run.study for run in runs.values() if run.study), ""), title)
     files.write_text(html.page(title, body), path)
 
 
-def _users(subjects: Sequence[Subject], user: str | None) -> dict[str, ClientId]:
+def _users(runs: Mapping[str, OpenRun], user: str | None) -> dict[str, ClientId]:
     """The wanted user of every run that can show one, checked before any work is done."""
     if user is None:
         return {}
-    kept = [subject for subject in subjects if subject.witness.rounds]
+    kept = {name: run for name, run in runs.items() if run.attackable_rounds()}
     if not kept:
-        raise ConfigurationError(
-            "--user: no uploads were kept to look at; train with --keep-uploads"
-        )
-    return {subject.name: subject.user_named(user) for subject in kept}
+        raise ConfigurationError("user: no uploads were kept to look at (keep_uploads)", "user")
+    return {name: exposures.user_named(run, user) for name, run in kept.items()}
+
+
+def _is_auditable(run: OpenRun) -> bool:
+    """Whether attacks can be scored."""
+    return run.data is not None and bool(run.attackable_rounds())
 
 
 def _anchor(number: int) -> str:
     return f"run-{number + 1}"
 
 
-def _about(subject: Subject, audit: Audit | None, user: ClientId | None, level: int) -> list[Html]:
+def _about(run: OpenRun, audit: Audit | None, user: ClientId | None, level: int) -> list[Html]:
     """All sections about one run, with headings of a level."""
     parts = [
-        html.facts(words.facts(subject)),
-        _heading(subject, "The map", level),
-        *maps.section(subject),
-        _heading(subject, "Training", level),
-        *training.section(subject.run.history, withheld=subject.withheld),
-        _heading(subject, "What the server sees", level),
+        html.facts(words.facts(run)),
+        _heading(run, "The map", level),
+        *maps.section(run),
+        _heading(run, "Training", level),
+        *training.section(run.history(), withheld=bool(run.withheld)),
+        _heading(run, "What the server sees", level),
     ]
-    if not subject.run.transcript.rounds:
+    if not run.kept_rounds():
         return [*parts, html.paragraph(words.NO_UPLOADS)]
-    if not subject.witness.rounds:
+    if not run.attackable_rounds():
         return [*parts, html.paragraph(words.ONLY_FIELDS)]
     if user is None:
-        user = exposures.typical_user(subject, audit)
+        user = exposures.typical_user(run, audit)
         parts.append(html.paragraph(_typical(user, audit)))
-    parts += exposures.section(subject, user, level + 1)
-    parts.append(_heading(subject, "What attackers find: the audit", level))
+    parts += exposures.section(run, user, level + 1)
+    parts.append(_heading(run, "What attackers find: the audit", level))
     if audit is None:
-        why = f"The measurements are not at hand, so nothing can be scored: {subject.missing}."
-        return [*parts, html.paragraph(_TOO_LARGE if subject.auditable else why)]
-    return parts + _audit(subject, audit, user)
+        why = f"The measurements are not at hand, so nothing can be scored: {run.missing}."
+        return [*parts, html.paragraph(_TOO_LARGE if _is_auditable(run) else why)]
+    return parts + _audit(run, audit, user)
 
 
-def _heading(subject: Subject, text: str, level: int) -> Html:
-    """Of a section, which in a study is marked as one."""
-    return html.heading(audits.marked(subject.study, text), level)
+def _heading(run: OpenRun, text: str, level: int) -> Html:
+    """The heading of a section, which in a study is marked as one."""
+    return html.heading(audits.marked(run.study, text), level)
 
 
 def _typical(user: ClientId, audit: Audit | None) -> str:
@@ -127,13 +132,13 @@ def _typical(user: ClientId, audit: Audit | None) -> str:
     )
 
 
-def _audit(subject: Subject, audit: Audit, user: ClientId) -> list[Html]:
+def _audit(run: OpenRun, audit: Audit, user: ClientId) -> list[Html]:
     """The table, the figures and what was promised."""
     strongest, least, _ = audits.headline(audit).split("\n")
     label = audits.label(audit)
     parts = [
         html.paragraph(f"{strongest} {least}"),
-        html.paragraph(f"Promise: {words.promise(subject)} {_LIMITS}"),
+        html.paragraph(f"Promise: {words.promise(run)} {_LIMITS}"),
         html.table(
             f"Where attackers place the users: {label}; {audits.UNITS}",
             audits.COLUMNS,
@@ -145,18 +150,18 @@ def _audit(subject: Subject, audit: Audit, user: ClientId) -> list[Html]:
             f"Curves of the share of users found within a distance, an attack each. {strongest}",
         ),
     ]
-    beliefs = audits.beliefs_figure(audit, subject.run.radio_map, user, _COLUMNS)
+    beliefs = audits.beliefs_figure(audit, run.radio_map(), user, _COLUMNS)
     if beliefs is not None:
         caption = f"Where an attack that knows the defence believes user {user} to be"
         parts.append(html.picture(figures.png(beliefs), caption))
     return parts
 
 
-def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[Html]:
+def _tradeoff(runs: Mapping[str, OpenRun], found: Mapping[str, Audit]) -> list[Html]:
     """Map error against the strongest attack, and who is missing there."""
     study = audits.study_among(found.values())
     parts = [html.heading(audits.marked(study, "Map error against the strongest attack"))]
-    missing = [subject.name for subject in subjects if subject.name not in found]
+    missing = [name for name in runs if name not in found]
     if found:
         named = audits.by_label((name, audit) for name, audit in found.items())
         caption = (
@@ -170,7 +175,7 @@ def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[H
                 audits.tradeoff_rows(named),
             ),
         ]
-    large = [subject.name for subject in subjects if subject.auditable and subject.name in missing]
+    large = [name for name in missing if _is_auditable(runs[name])]
     wanting = [name for name in missing if name not in large]
     for why, names in (
         ("for want of kept uploads or measurements", wanting),

@@ -1,1 +1,1 @@
-"""Runs on disk for those who look at them: where data came from, how to repeat them."""
+"""Runs on disk for those who look at them: opened, with their data and their command."""

@@ -46,10 +46,10 @@ class Job:
         """Whether it waits or goes on."""
         return self.state in ("waiting", "running")
 
-    def answer(self) -> schema.Job:
+    def answer(self) -> schema.JobInfo:
         """For the page."""
         done = self.share() if self.share and self.state == "running" else None
-        return schema.Job(self.id, self.kind, self.run, self.state, done, self.problem)
+        return schema.JobInfo(self.id, self.kind, self.run, self.state, done, self.problem)
 
 
 class Jobs:

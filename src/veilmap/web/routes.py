@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Path as InPath
 from fastapi.responses import FileResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
@@ -20,7 +19,7 @@ from veilmap.runs.command import model_options
 from veilmap.runs.source import Source
 from veilmap.web import events, schema, views
 from veilmap.web.commands import Plan
-from veilmap.web.opened import OpenRun
+from veilmap.web.library import ServedRun
 from veilmap.web.service import Desk
 
 looking = APIRouter()
@@ -33,25 +32,46 @@ RunId = Annotated[str, InPath(max_length=200)]
 Metres = Annotated[float, Query(ge=-_METRES, le=_METRES, allow_inf_nan=False)]
 
 
-def _bytes(kind: str, what: str) -> dict[int | str, dict[str, Any]]:
-    return {200: {"content": {kind: {}}, "description": what}}
+class _Packed(Response):
+    media_type = "application/octet-stream"
 
 
-_PACK = _bytes("application/octet-stream", "A line of JSON, then float32 arrays, row 0 southern")
-_GEOTIFF = _bytes("image/tiff", "A GeoTIFF")
-_EVENTS = _bytes("text/event-stream", 'Events "progress", then one "end"')
+class _Events(StreamingResponse):
+    media_type = "text/event-stream"
+
+
+REFUSALS = {
+    400: "What was asked for cannot be done; the line says why",
+    404: "There is no such run, or not any more",
+    422: "A value is missing or out of bounds",
+}
+
+
+def _holding(model: type, what: str) -> dict[int | str, dict[str, Any]]:
+    """The description of an answer that holds a class in another format than refusals have."""
+    refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}
+    described: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": what}}
+    for status, text in REFUSALS.items():
+        described[status] = {"description": text, "content": refusal}
+    return described
+
+
+_PACKED = "The object as a line of JSON, then its arrays as float32, row 0 southern"
+_GEOTIFF: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"image/tiff": {}}, "description": "A GeoTIFF"}
+}
 
 
 def _desk(request: Request) -> Desk:
     return request.app.state.desk
 
 
-def _opened(request: Request, run: RunId) -> OpenRun:
+def _opened(request: Request, run: RunId) -> ServedRun:
     return _desk(request).library.open(run)
 
 
 TheDesk = Annotated[Desk, Depends(_desk)]
-TheRun = Annotated[OpenRun, Depends(_opened)]
+TheRun = Annotated[ServedRun, Depends(_opened)]
 
 
 # ---- looking
@@ -72,16 +92,20 @@ def run_detail(desk: TheDesk, run: RunId, opened: TheRun) -> schema.RunDetail:
 @looking.get("/runs/{run}/history")
 def run_history(opened: TheRun) -> schema.History:
     """Every round so far."""
-    return schema.History(views.history_rows(opened.history()), opened.study)
+    return schema.History(views.history_rows(opened.history()), opened.study or None)
 
 
-@looking.get("/runs/{run}/events", response_class=StreamingResponse, responses=_EVENTS)
-async def run_events(request: Request, desk: TheDesk, run: RunId) -> StreamingResponse:
+@looking.get(
+    "/runs/{run}/events",
+    response_class=_Events,
+    responses=_holding(schema.ProgressEvent, 'Events "progress", then one "end"'),
+)
+async def run_events(request: Request, desk: TheDesk, run: RunId) -> _Events:
     """Rounds as they are played."""
     listeners = request.app.state.listeners
     await run_in_threadpool(desk.summary, run)  # refuses a run that is not there
     listeners.check()
-    return StreamingResponse(events.follow(desk, run, listeners), media_type="text/event-stream")
+    return _Events(events.follow(desk, run, listeners))
 
 
 @looking.get("/runs/{run}/buildings")
@@ -93,7 +117,7 @@ def run_buildings(opened: TheRun) -> schema.Buildings:
 
 
 def _wish(
-    layer: Literal["gain", "los", "best-server", "heights", "uncertainty"] = "gain",
+    layer: schema.LayerName = "gain",
     of: Literal["learned", "true", "error"] = "learned",
     x: Metres | None = None,
     y: Metres | None = None,
@@ -108,11 +132,14 @@ def _wish(
 AWish = Annotated[views.Wish, Depends(_wish)]
 
 
-@looking.get("/runs/{run}/layer", response_class=Response, responses=_PACK)
-def run_layer(opened: TheRun, wish: AWish) -> Response:
+@looking.get(
+    "/runs/{run}/layer",
+    response_class=_Packed,
+    responses=_holding(schema.LayerHeader, _PACKED),
+)
+def run_layer(opened: TheRun, wish: AWish) -> _Packed:
     """A layer over the map's cells, or over larger ones where it has very many."""
-    body = views.layer_answer(opened, views.layer(opened, wish))
-    return Response(body, media_type="application/octet-stream")
+    return _Packed(views.layer_answer(opened, views.layer(opened, wish)))
 
 
 @looking.get("/runs/{run}/layer.tif", response_class=FileResponse, responses=_GEOTIFF)
@@ -144,7 +171,11 @@ def _knobs(
     return Knobs(budget, tradeoff, clip, exponent)
 
 
-@looking.get("/runs/{run}/seen", response_class=Response, responses=_PACK)
+@looking.get(
+    "/runs/{run}/seen",
+    response_class=_Packed,
+    responses=_holding(schema.SeenHeader, _PACKED),
+)
 def run_seen(
     request: Request,
     opened: TheRun,
@@ -152,13 +183,13 @@ def run_seen(
     user: Annotated[str, Query(max_length=200)],
     round_number: Annotated[int, Query(alias="round", ge=1, le=10**6)],
     summed: Annotated[bool, Query(alias="sum")] = False,
-) -> Response:
+) -> _Packed:
     """What the server receives of one user in one round, and where attacks look."""
     number = round_number - 1
     body = views.seen(opened, user, number, knobs, summed=summed)
     if comparable(opened.radio_map().grid):
         request.app.state.preparing.begin(opened.witness(), number)
-    return Response(body, media_type="application/octet-stream")
+    return _Packed(body)
 
 
 @looking.get("/tradeoff")
@@ -170,37 +201,8 @@ def tradeoff(desk: TheDesk) -> schema.Tradeoff:
 # ---- doing
 
 
-class NewRun(BaseModel):
-    """What the form for a new run asks for; null is the mechanism's own default."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    like: Annotated[str, Field(max_length=200)] | None = None
-    city: Annotated[int, Field(ge=0, le=10_000)] = 0
-    users: Annotated[int, Field(ge=1, le=2_000)] = 100
-    mechanism: Literal["none", "uniform", "aligned", "aggregate"] = "aligned"
-    budget: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
-    tradeoff: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
-    epsilon: Annotated[float, Field(gt=0, le=1e3, allow_inf_nan=False)] | None = None
-    clip: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
-    sums: bool = False
-    rounds: Annotated[int, Field(ge=2, le=1_000)] = 100
-    seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """Of the mechanism: those that were given."""
-        given = {
-            "noise_budget": self.budget,
-            "tradeoff": self.tradeoff,
-            "epsilon": self.epsilon,
-            "clip": self.clip,
-        }
-        return {name: value for name, value in given.items() if value is not None}
-
-
 @doing.post("/runs", status_code=202)
-def start_run(desk: TheDesk, wanted: NewRun) -> schema.RunSummary:
+def start_run(desk: TheDesk, wanted: schema.NewRun) -> schema.RunSummary:
     """Train a run on this host, after those that wait already."""
     source, extras = Source(None, None, wanted.city, wanted.users, _CELL_SIZE), []
     if wanted.like is not None:
@@ -237,12 +239,12 @@ def stop_run(desk: TheDesk, run: RunId) -> schema.RunSummary:
 
 
 @doing.post("/runs/{run}/audit", status_code=202)
-def audit_run(desk: TheDesk, run: RunId) -> schema.Job:
+def audit_run(desk: TheDesk, run: RunId) -> schema.JobInfo:
     """Attack a run in every way we know."""
     return desk.audit(run).answer()
 
 
 @doing.post("/runs/{run}/replicas", status_code=202)
-def train_replicas(desk: TheDesk, run: RunId) -> schema.Job:
+def train_replicas(desk: TheDesk, run: RunId) -> schema.JobInfo:
     """Train maps of resampled users, for the uncertainty."""
     return desk.replicas(run).answer()

@@ -1,36 +1,60 @@
-"""What the API answers with; ``page/types.d.ts`` says the same to the page."""
+"""What the API takes and answers with, declared once.
+
+FastAPI describes these classes (OpenAPI), and ``page/write_types.py`` turns the description into
+``static/types.d.ts``, which the page is checked against.
+"""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
-State = Literal["finished", "running", "waiting", "paused", "stopped", "failed", "unreadable"]
+RunState = Literal["finished", "running", "waiting", "paused", "stopped", "failed", "unreadable"]
 JobState = Literal["waiting", "running", "done", "stopped", "failed"]
 JobKind = Literal["train", "audit", "replicas"]
+LayerName = Literal["gain", "los", "best-server", "heights", "uncertainty"]
+SchemeName = Literal["no noise", "uniform", "aligned", "sent"]
+MechanismName = Literal["none", "uniform", "aligned", "aggregate"]
+
+
+class _Answer:
+    """An answer whose fields are all there, and described by the text under them."""
+
+    __pydantic_config__ = ConfigDict(
+        use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSummary:
+class RunSummary(_Answer):
     """A run in a list."""
 
     id: str
     name: str
+    """Its folder's name."""
     label: str
-    state: State
+    """Its mechanism in a few words, such as "aligned, μ = 50, ρ = 1"."""
+    state: RunState
     played: int
+    """Rounds so far."""
     rounds: int
+    """Rounds asked for."""
     mae_db: float | None
-    users: int
+    """The map's mean absolute error on test users, where it was measured."""
+    users: int | None
+    """Users who measure; null where they take part from nodes of their own."""
     problem: str | None
+    """Why a run failed or cannot be read."""
     study: str | None = None
+    """Words that mark what is shown beyond what was published of a run with a guarantee."""
 
 
 @dataclass(frozen=True)
-class Station:
+class Station(_Answer):
     """A base station, in metres."""
 
     id: str
@@ -40,18 +64,21 @@ class Station:
 
 
 @dataclass(frozen=True)
-class LayerInfo:
+class LayerInfo(_Answer):
     """A layer that can be asked for, or why it cannot."""
 
-    name: str
+    name: LayerName
     title: str
     per_station: bool
+    """Whether it belongs to one base station."""
     why_not: str | None
+    """Why it cannot be shown now, in words for people; null where it can."""
     comparable: bool
+    """Whether there is a true counterpart to compare it with."""
 
 
 @dataclass(frozen=True)
-class GridInfo:
+class GridInfo(_Answer):
     """The map's cells and their ground, in metres."""
 
     rows: int
@@ -62,6 +89,7 @@ class GridInfo:
     south: float
     north: float
     crs: str | None
+    """Such as "EPSG:32612"; null where coordinates are the map's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +102,23 @@ class RunDetail(RunSummary):
     mechanism: dict[str, float | int | str | None]
     server_sees: Literal["uploads", "sums"]
     promise: str
+    """What is promised to users, or why nothing is, in a sentence."""
     kept: list[int]
+    """Kept rounds that attacks can read, counted from 1."""
     user_ids: list[str]
+    """Ids of users, the first thousands of them; empty where nobody is known."""
     why_no_attacks: str | None
+    """Why "what the server sees" cannot be shown; null where it can."""
     measured: bool
+    """Whether measurements, and with them true positions and gradients, are on this host."""
     has_buildings: bool
     command: str | None
+    """The command that trains such a run; null where its folder does not say enough."""
 
 
 @dataclass(frozen=True)
-class HistoryRow:
-    """A round; None for what is not known."""
+class RoundRow(_Answer):
+    """A round of the history; null for what is not known."""
 
     round: int
     loss: float | None
@@ -104,27 +138,45 @@ class HistoryRow:
 
 
 @dataclass(frozen=True)
-class History:
+class History(_Answer):
     """All rounds so far."""
 
-    rows: list[HistoryRow]
+    rows: list[RoundRow]
     study: str | None = None
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What happened since the last event."""
+class Progress(_Answer):
+    """What happened to a run since the last event."""
 
-    state: State
+    state: RunState
     played: int
     rounds: int
     problem: str | None
-    rows: list[HistoryRow]
+    rows: list[RoundRow]
+    """Rows that were not sent before."""
     study: str | None = None
 
 
+class _AsText:
+    """Marks an object that is sent as a text of JSON, for the description of the API."""
+
+    def __get_pydantic_json_schema__(self, core: Any, describe: Any) -> dict[str, Any]:
+        content = {"contentMediaType": "application/json", "contentSchema": describe(core)}
+        return {"type": "string", **content}
+
+
 @dataclass(frozen=True)
-class Job:
+class ProgressEvent(_Answer):
+    """A server-sent event: "progress" while a run goes on, then one "end"."""
+
+    event: Literal["progress", "end"]
+    data: Annotated[Progress, _AsText()]
+    """A `Progress`, as JSON."""
+
+
+@dataclass(frozen=True)
+class JobInfo(_Answer):
     """Work on this host."""
 
     id: str
@@ -132,28 +184,31 @@ class Job:
     run: str
     state: JobState
     share: float | None
+    """From 0 to 1 where it is known."""
     problem: str | None
+    """What went wrong."""
 
 
 @dataclass(frozen=True)
-class Overview:
+class Overview(_Answer):
     """Which runs there are, and what is being worked on."""
 
     version: str
     runs: list[RunSummary]
-    jobs: list[Job]
+    jobs: list[JobInfo]
     can_start: bool
+    """Whether runs may be started here."""
 
 
 @dataclass(frozen=True)
-class Buildings:
+class Buildings(_Answer):
     """Outer rings of footprints, in the map's metres."""
 
     polygons: list[list[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
-class TradeoffPoint:
+class AuditedRun(_Answer):
     """A run's map error against its strongest attack, in metres."""
 
     run: str
@@ -161,17 +216,22 @@ class TradeoffPoint:
     mae_db: float | None
     attack: str
     when: str
+    """Which rounds the attack saw, in words."""
     median: float
+    """Median error over users."""
     low: float
+    """Lower end of the median's 95 % interval."""
     high: float
+    """Upper end of the median's 95 % interval."""
     prior: float
+    """Median error of guessing without any upload."""
     promise: str
     study: str | None = None
 
 
 @dataclass(frozen=True)
-class MissingAudit:
-    """A run that was not audited, and why it cannot be."""
+class MissingAudit(_Answer):
+    """A run that was not audited, and why it cannot be; null where it can."""
 
     run: str
     label: str
@@ -179,23 +239,23 @@ class MissingAudit:
 
 
 @dataclass(frozen=True)
-class Tradeoff:
+class Tradeoff(_Answer):
     """All audited runs, and the others."""
 
-    points: list[TradeoffPoint]
+    points: list[AuditedRun]
     missing: list[MissingAudit]
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Refusal(_Answer):
     """What went wrong, in one line for people."""
 
     error: str
 
 
 @dataclass(frozen=True)
-class ArrayInfo:
-    """An array of a pack."""
+class ArrayInfo(_Answer):
+    """An array behind a header."""
 
     name: str
     rows: int
@@ -203,68 +263,116 @@ class ArrayInfo:
 
 
 @dataclass(frozen=True)
-class LayerHeader:
+class _Header(_Answer):
+    """The line of JSON before arrays of float32."""
+
+    arrays: list[ArrayInfo] = field(default_factory=list, kw_only=True)
+    """The arrays behind this header, in their order."""
+
+
+@dataclass(frozen=True)
+class LayerHeader(_Header):
     """What the values of a layer are."""
 
     name: str
     title: str
     unit: str
     categories: bool
+    """Whether values are indices into the run's base stations."""
     low: float
+    """Where the colours begin: 98 % of all values lie between low and high."""
     high: float
     grid: GridInfo
+    """The cells that are shown: larger ones than the map's where it has very many."""
     how: str
+    """What a value stands for there, such as "middle of 9 m × 9 m"; else empty."""
     notes: list[str]
+    """What the reader should know."""
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(_Answer):
     """Where an attack places a user, in metres."""
 
     attack: str
     x: float
     y: float
     error: float | None
+    """Metres from the truth; null where it is not known here."""
 
 
 @dataclass(frozen=True)
-class Scheme:
+class Scheme(_Answer):
     """One way to protect a gradient, and what attacks make of it."""
 
-    name: str
+    name: SchemeName
+    """Also the name of its array."""
     title: str
     estimates: list[Estimate]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place on the ground, in metres."""
+class Position(_Answer):
+    """A position on the ground, in metres."""
 
     x: float
     y: float
 
 
 @dataclass(frozen=True)
-class SeenHeader:
-    """One user in one round, counted from 1."""
+class SeenHeader(_Header):
+    """One user in one round, counted from 1; arrays are the schemes', and "noise" with σ."""
 
     user: str
     round: int
     summed: int | None
-    position: Place | None
+    """Over how many users the server sees only the sum; null for a single upload."""
+    position: Position | None
     norm: float | None
+    """‖g‖ of the user before clipping; null where measurements are not at hand."""
     schemes: list[Scheme]
     pending: list[str]
+    """Attacks that are still being prepared: ask again."""
     grid: GridInfo
+    """The cells that are shown, as in a layer."""
     how: str
     notes: list[str]
+
+
+class NewRun(BaseModel):
+    """What the form for a new run asks for; null is the mechanism's own default."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    like: Annotated[str, Field(max_length=200)] | None = None
+    """Train on the measurements of this run; null for a synthetic city."""
+    city: Annotated[int, Field(ge=0, le=10_000)] = 0
+    users: Annotated[int, Field(ge=1, le=2_000)] = 100
+    mechanism: MechanismName = "aligned"
+    budget: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
+    tradeoff: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
+    epsilon: Annotated[float, Field(gt=0, le=1e3, allow_inf_nan=False)] | None = None
+    clip: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    sums: bool = False
+    rounds: Annotated[int, Field(ge=2, le=1_000)] = 100
+    seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Parameters of the mechanism that were given."""
+        given = {
+            "noise_budget": self.budget,
+            "tradeoff": self.tradeoff,
+            "epsilon": self.epsilon,
+            "clip": self.clip,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def packed(header: LayerHeader | SeenHeader, arrays: Mapping[str, NDArray]) -> bytes:
     """A line of JSON, then the arrays as float32, row 0 southern: images are large as text."""
     shapes = [ArrayInfo(name, *values.shape) for name, values in arrays.items()]
-    content = asdict(header) | {"arrays": [asdict(shape) for shape in shapes]}
-    text = json.dumps(content, allow_nan=False).encode()
+    text = json.dumps(asdict(replace(header, arrays=shapes)), allow_nan=False).encode()
     line = text + b" " * (-(len(text) + 1) % 4) + b"\n"  # so that the floats are aligned
     return line + b"".join(values.astype("<f4").tobytes() for values in arrays.values())
 

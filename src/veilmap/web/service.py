@@ -16,8 +16,7 @@ from veilmap.reports import label_of
 from veilmap.web import schema, views
 from veilmap.web.commands import Plan
 from veilmap.web.jobs import Job, Jobs
-from veilmap.web.library import Library, NoSuchRunError
-from veilmap.web.opened import OpenRun
+from veilmap.web.library import Library, NoSuchRunError, ServedRun
 from veilmap.web.schema import known
 
 _REPLICAS = 5
@@ -68,7 +67,7 @@ class Desk:
             rounds=plan.rounds, mae_db=None, users=plan.source.users, problem=problem,
         )  # fmt: skip
 
-    def state(self, run: str) -> tuple[schema.State, str | None]:
+    def state(self, run: str) -> tuple[schema.RunState, str | None]:
         """How a run stands, and why it failed."""
         path = self.library.path_of(run)
         if (path / "radio_map.nc").is_file():
@@ -169,7 +168,7 @@ class Desk:
             "replicas", run, arguments, lambda: len(opened.replica_files()) / _REPLICAS
         )
 
-    def _readable(self, run: str) -> OpenRun:
+    def _readable(self, run: str) -> ServedRun:
         head = self.summary(run)
         if head.state == "unreadable":
             raise DataError(head.problem or "this run cannot be read")
@@ -204,11 +203,11 @@ class Desk:
         return schema.Tradeoff(points, missing)
 
 
-def why_no_audit(run: OpenRun) -> str | None:
+def why_no_audit(run: ServedRun) -> str | None:
     """Why a run cannot be attacked; None where it can."""
     if not run.finished:
         return "the run is not finished"
-    if not run.kept_rounds():
+    if not run.attackable_rounds():
         return views.NO_TRANSCRIPT
     if run.withheld:
         return run.withheld
@@ -217,7 +216,7 @@ def why_no_audit(run: OpenRun) -> str | None:
     return None
 
 
-def _newest_point(opened: OpenRun, run: str, label: str) -> schema.TradeoffPoint | None:
+def _newest_point(opened: ServedRun, run: str, label: str) -> schema.AuditedRun | None:
     """From an audit of the run as it is now, made for the page or beside the run."""
     if opened.withheld:
         return None
@@ -226,20 +225,20 @@ def _newest_point(opened: OpenRun, run: str, label: str) -> schema.TradeoffPoint
         try:
             if path.stat().st_mtime_ns > opened.version[1]:
                 point = _point(run, label, json.loads(path.read_text()))
-                return replace(point, study=opened.study)
+                return replace(point, study=opened.study or None)
         except (OSError, ValueError, KeyError, TypeError, StopIteration):
             continue  # there is none, or somebody has changed it
     return None
 
 
-def _point(run: str, label: str, audit: dict[str, Any]) -> schema.TradeoffPoint:
+def _point(run: str, label: str, audit: dict[str, Any]) -> schema.AuditedRun:
     best = audit["strongest"]
     scores = audit["scores"]
     own = next(s for s in scores if (s["attack"], s["when"]) == (best["attack"], best["when"]))
     prior = next(s for s in scores if s["attack"] == "prior only" and s["when"] == "all")
     when = "all kept rounds" if best["when"] == "all" else f"round {best['when']}"
     median = {name: _finite(own["median"][name]) for name in ("value", "low", "high")}
-    return schema.TradeoffPoint(
+    return schema.AuditedRun(
         run, label, known(audit["map_mae_db"]), str(best["attack"]), when, median["value"],
         median["low"], median["high"], _finite(prior["median"]["value"]), str(audit["promise"]),
     )  # fmt: skip

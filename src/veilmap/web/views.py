@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from veilmap import layers
-from veilmap.auditing.exposure import SENT, Exposure, Knobs, Witness
+from veilmap.auditing.exposure import Exposure, Knobs, Witness
 from veilmap.errors import DataError, VeilmapError
 from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
@@ -20,10 +20,9 @@ from veilmap.privacy.mechanisms import from_description
 from veilmap.reports import label_of, marked
 from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
-from veilmap.runs import command
 from veilmap.scenes.scene import Scene
 from veilmap.web import schema
-from veilmap.web.opened import OpenRun
+from veilmap.web.library import ServedRun
 from veilmap.web.schema import known
 from veilmap.web.shown import HIGHEST, MIDDLE, STRONGEST, Shown
 
@@ -33,7 +32,7 @@ _MOST_USERS = 5_000  # whose ids a list shows
 _MIDDLE_PERCENT = (1.0, 99.0)  # of values that the colours cover
 _LEAST_REPLICAS = 2
 
-_TITLES = {
+_TITLES: dict[schema.LayerName, str] = {
     "gain": "Gain",
     "los": "Probability of line of sight",
     "best-server": "Best server",
@@ -43,11 +42,11 @@ _TITLES = {
 _PER_STATION = ("gain", "los", "uncertainty")
 _COMPARABLE = ("gain", "los", "heights")
 
-_SCHEMES = {
+_SCHEMES: dict[schema.SchemeName, str] = {
     "no noise": "clipped, no noise",
     "uniform": "uniform noise",
     "aligned": "geometry-aligned noise",
-    SENT: "as this run sent it",
+    "sent": "as this run sent it",
 }
 
 
@@ -67,7 +66,7 @@ class Wish:
         Of receivers, in metres.
     """
 
-    layer: str
+    layer: schema.LayerName
     of: str
     place: tuple[float, float, float] | None
     station: str | None
@@ -78,7 +77,7 @@ class Wish:
 
 
 def summary(
-    name: str, run: OpenRun, state: schema.State, problem: str | None = None
+    name: str, run: ServedRun, state: schema.RunState, problem: str | None = None
 ) -> schema.RunSummary:
     """A run in a list."""
     try:
@@ -88,8 +87,8 @@ def summary(
         return schema.RunSummary(
             id=name, name=run.path.name, label=label_of(public, config["server_sees"]),
             state=state, played=len(rows), rounds=config["rounds"],
-            mae_db=known(last_mae(rows)), users=config["data"]["users"], problem=problem,
-            study=run.study,
+            mae_db=known(last_mae(rows)), users=run.users, problem=problem,
+            study=run.study or None,
         )  # fmt: skip
     except VeilmapError as error:
         return schema.RunSummary(
@@ -98,7 +97,7 @@ def summary(
         )  # fmt: skip
 
 
-def detail(run: OpenRun, head: schema.RunSummary) -> schema.RunDetail:
+def detail(run: ServedRun, head: schema.RunSummary) -> schema.RunDetail:
     """All that the page must know to show a run."""
     if head.state == "unreadable":
         raise DataError(head.problem or "this run cannot be read")
@@ -114,12 +113,12 @@ def detail(run: OpenRun, head: schema.RunSummary) -> schema.RunDetail:
         },
         server_sees=config["server_sees"],
         promise=promise(config["mechanism"], run.spent(), config["seed"]).words,
-        kept=[number + 1 for number in run.kept_rounds()],
+        kept=[number + 1 for number in run.attackable_rounds()],
         user_ids=_user_ids(run),
         why_no_attacks=_why_no_attacks(run),
         measured=run.data is not None,
         has_buildings=bool(run.buildings),
-        command=command.command(config, run.source, run.kept_rounds()),
+        command=run.command,
     )  # fmt: skip
 
 
@@ -127,15 +126,15 @@ def _grid_info(grid: Grid) -> schema.GridInfo:
     return schema.GridInfo(*grid.shape, grid.cell_size, *grid.extent, grid.crs)
 
 
-def _user_ids(run: OpenRun) -> list[str]:
+def _user_ids(run: ServedRun) -> list[str]:
     """Who can be looked at, as far as a list goes."""
-    kept = run.kept_rounds()
+    kept = run.attackable_rounds()
     if run.data is None and kept:
         return [str(user) for user in run.witness().users(kept[0])[:_MOST_USERS]]
     return [] if run.data is None else run.data.users[:_MOST_USERS].astype(str).tolist()
 
 
-def _info(run: OpenRun, name: str) -> schema.LayerInfo:
+def _info(run: ServedRun, name: schema.LayerName) -> schema.LayerInfo:
     why_not = None
     if name == "best-server" and len(run.stations[0]) == 0:
         why_not = "the run does not say where base stations are"
@@ -145,7 +144,7 @@ def _info(run: OpenRun, name: str) -> schema.LayerInfo:
     return schema.LayerInfo(name, _TITLES[name], name in _PER_STATION, why_not, comparable)
 
 
-def _why_no_uncertainty(run: OpenRun) -> str | None:
+def _why_no_uncertainty(run: ServedRun) -> str | None:
     if run.withheld:
         return run.withheld
     if run.data is None:
@@ -160,15 +159,15 @@ def _why_no_uncertainty(run: OpenRun) -> str | None:
     return None
 
 
-def _why_no_attacks(run: OpenRun) -> str | None:
-    if run.kept_rounds():
+def _why_no_attacks(run: ServedRun) -> str | None:
+    if run.attackable_rounds():
         return None
     if not run.finished:
         return "no round of this run was kept yet: attacks can be tried once one is"
     return NO_TRANSCRIPT
 
 
-def history_rows(rows: list[HistoryRow]) -> list[schema.HistoryRow]:
+def history_rows(rows: list[HistoryRow]) -> list[schema.RoundRow]:
     """Rounds as JSON can hold them."""
     plain: list[dict[str, Any]] = [
         {
@@ -177,13 +176,13 @@ def history_rows(rows: list[HistoryRow]) -> list[schema.HistoryRow]:
         }
         for row in rows
     ]
-    return [schema.HistoryRow(**row) for row in plain]
+    return [schema.RoundRow(**row) for row in plain]
 
 
 # ---- layers
 
 
-def layer(run: OpenRun, wish: Wish, *, whole: bool = False) -> Layer:
+def layer(run: ServedRun, wish: Wish, *, whole: bool = False) -> Layer:
     """The layer that was asked for, in the cells that are shown or in all of a ``whole`` map."""
     if wish.layer in _PER_STATION and (wish.place is None) == (wish.station is None):
         raise DataError(f"{wish.layer} needs one base station: its id, or x, y and z")
@@ -201,18 +200,18 @@ def layer(run: OpenRun, wish: Wish, *, whole: bool = False) -> Layer:
     )
 
 
-def _made(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
+def _made(run: ServedRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
     """A layer in the cells that are shown, or without those in the map's own.
 
     Of a run with a guarantee, one that the map alone does not decide says so in its name.
     """
     made = _unmarked(run, radio_map, wish, shown)
-    if run.study is None or (wish.of == "learned" and wish.layer != "uncertainty"):
+    if not run.study or (wish.of == "learned" and wish.layer != "uncertainty"):
         return made
     return replace(made, long_name=marked(run.study, made.long_name))
 
 
-def _unmarked(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
+def _unmarked(run: ServedRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
     learned = _learned(run, radio_map, wish, shown)
     if wish.of == "learned":
         return learned
@@ -226,7 +225,7 @@ def _unmarked(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None
     )  # fmt: skip
 
 
-def _learned(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
+def _learned(run: ServedRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
     grid = radio_map.grid if shown is None else shown.grid
     if wish.layer == "heights":
         made = layers.obstacle_heights(radio_map)
@@ -247,7 +246,7 @@ def _learned(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None)
     return layers.spread(run.replicas(), place, wish.altitude, station=station, grid=grid)
 
 
-def _place(run: OpenRun, wish: Wish) -> tuple[float, float, float]:
+def _place(run: ServedRun, wish: Wish) -> tuple[float, float, float]:
     if wish.place is not None or wish.station is None:
         return wish.place or (0.0, 0.0, 0.0)
     places, ids = run.stations
@@ -272,7 +271,7 @@ def _true_values(
     return outdoors(scene, values.reshape(grid.shape), grid)
 
 
-def layer_answer(run: OpenRun, made: Layer) -> bytes:
+def layer_answer(run: ServedRun, made: Layer) -> bytes:
     """A layer as the page reads it."""
     found = made.values[np.isfinite(made.values)]
     low, high = np.percentile(found, _MIDDLE_PERCENT) if found.size else (0.0, 1.0)
@@ -293,7 +292,7 @@ def layer_answer(run: OpenRun, made: Layer) -> bytes:
 # ---- what the server sees
 
 
-def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) -> bytes:
+def seen(run: ServedRun, user: str, number: int, knobs: Knobs, *, summed: bool) -> bytes:
     """One user in one round, counted from 0, as the page reads it."""
     witness = run.witness()
     client = witness.named(user, number)
@@ -310,7 +309,7 @@ def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) ->
     at = found.position
     header = schema.SeenHeader(
         user, number + 1, found.summed,
-        None if at is None else schema.Place(float(at[0]), float(at[1])),
+        None if at is None else schema.Position(float(at[0]), float(at[1])),
         known(found.norm),
         [_scheme(found, name) for name in order],
         list(found.pending) if comparable(shown.whole) else [],
@@ -331,7 +330,7 @@ def _sum(witness: Witness, client: ClientId, number: int, knobs: Knobs) -> Expos
         return Witness(witness.transcript).sum(client, number, knobs)
 
 
-def _scheme(found: Exposure, name: str) -> schema.Scheme:
+def _scheme(found: Exposure, name: schema.SchemeName) -> schema.Scheme:
     estimates = [
         schema.Estimate(attack, float(xy[0]), float(xy[1]), known(found.error(name, attack)))
         for attack, xy in found.schemes[name].estimates.items()
@@ -339,7 +338,7 @@ def _scheme(found: Exposure, name: str) -> schema.Scheme:
     return schema.Scheme(name, _SCHEMES[name], estimates)
 
 
-def _notes(run: OpenRun, found: Exposure) -> list[str]:
+def _notes(run: ServedRun, found: Exposure) -> list[str]:
     notes = [f"{run.study}."] if run.study else []
     if run.withheld:
         notes.append(f"{run.withheld[0].upper()}{run.withheld[1:]}.")

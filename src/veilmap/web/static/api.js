@@ -1,6 +1,7 @@
 /** The only place where the page talks to its server. */
 
-/** @import {ArrayInfo, LayerHeader, Pack, SeenHeader} from "./types.js" */
+/** @import {ArrayInfo, LayerHeader, SeenHeader} from "./types.js" */
+/** @import {Pack} from "./pack.js" */
 
 import { readPack } from "./pack.js";
 

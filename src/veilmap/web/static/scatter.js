@@ -1,6 +1,6 @@
 /** Runs as marks: the map's error across, the strongest attack's error up. */
 
-/** @import {TradeoffPoint} from "./types.js" */
+/** @import {AuditedRun} from "./types.js" */
 /** @import {Plot} from "./plot.js" */
 
 import { h, svg } from "./dom.js";
@@ -12,7 +12,7 @@ const CAP = 4;
 
 export class Scatter {
   element;
-  /** @type {TradeoffPoint[]} */
+  /** @type {AuditedRun[]} */
   #points = [];
   #chart = svg("svg", {
     class: "chart scatter",
@@ -35,7 +35,7 @@ export class Scatter {
     new ResizeObserver(() => this.#draw()).observe(this.#chart);
   }
 
-  /** @param {TradeoffPoint[]} points */
+  /** @param {AuditedRun[]} points */
   show(points) {
     this.#points = points;
     this.#empty.hidden = points.length > 0;
@@ -71,7 +71,7 @@ export class Scatter {
 
   /**
    * @param {Plot} plot
-   * @param {TradeoffPoint} point
+   * @param {AuditedRun} point
    * @param {string[]} families
    */
   #mark({ x, y, box }, point, families) {
@@ -134,7 +134,7 @@ function unmeasured({ box }) {
   );
 }
 
-/** @param {TradeoffPoint[]} points */
+/** @param {AuditedRun[]} points */
 export function familyLegend(points) {
   const families = familiesOf(points);
   return h(
@@ -144,17 +144,17 @@ export function familyLegend(points) {
   );
 }
 
-/** @param {TradeoffPoint[]} points */
+/** @param {AuditedRun[]} points */
 function familiesOf(points) {
   return [...new Set(points.map(familyOf))].sort();
 }
 
-/** @param {TradeoffPoint} point */
+/** @param {AuditedRun} point */
 function familyOf({ label }) {
   return label.split(",")[0]?.trim() ?? label;
 }
 
-/** @param {TradeoffPoint} point */
+/** @param {AuditedRun} point */
 function inWords({ label, mae_db, attack, median, low, high }) {
   const map = mae_db === null ? "map error not measured" : `map ${fixed(mae_db, 2)} dB`;
   return `${label}: ${map}; ${attack} ${metres(median)} (${metres(low)} to ${metres(high)})`;

@@ -1,6 +1,13 @@
 /** Reads a line of JSON with the float32 arrays behind it. */
 
-/** @import {ArrayInfo, Pack} from "./types.js" */
+/** @import {ArrayInfo} from "./types.js" */
+
+/**
+ * A header and arrays of float32, row 0 southern.
+ *
+ * @template Header
+ * @typedef {{header: Header, arrays: Map<string, Float32Array>}} Pack
+ */
 
 const NEWLINE = 10;
 

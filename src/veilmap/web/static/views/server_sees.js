@@ -1,6 +1,7 @@
 /** What the server sees: one user's upload under each kind of noise, and where attackers look. */
 
-/** @import {Pack, Scheme, SeenHeader} from "../types.js" */
+/** @import {Scheme, SeenHeader} from "../types.js" */
+/** @import {Pack} from "../pack.js" */
 /** @import {Context} from "../context.js" */
 /** @import {Mark} from "../marks.js" */
 

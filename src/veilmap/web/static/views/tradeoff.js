@@ -1,6 +1,6 @@
 /** The trade-off: how good each run's map is, and how close the strongest attack comes. */
 
-/** @import {Job, RunDetail, Tradeoff as Answer} from "../types.js" */
+/** @import {JobInfo, RunDetail, Tradeoff as Answer} from "../types.js" */
 /** @import {Context} from "../context.js" */
 
 import { getJson, post, runPath } from "../api.js";
@@ -161,7 +161,7 @@ class Tradeoff {
   }
 }
 
-/** @param {Job} job */
+/** @param {JobInfo} job */
 function jobInWords(job) {
   if (underWay(job)) return `Attack: ${progressInWords(job)}`;
   return job.state === "failed" ? (job.problem ?? "the attack failed") : null;

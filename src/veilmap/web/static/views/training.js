@@ -1,6 +1,6 @@
 /** Training: how far a run is, how well its map fits, and the map as it grows. */
 
-/** @import {HistoryRow, Progress} from "../types.js" */
+/** @import {RoundRow, Progress} from "../types.js" */
 /** @import {Context} from "../context.js" */
 /** @import {Sample} from "../curve.js" */
 
@@ -46,7 +46,7 @@ export function openTraining(context) {
 }
 
 class Training {
-  /** @type {Map<number, HistoryRow>} */
+  /** @type {Map<number, RoundRow>} */
   #rows = new Map();
   /** @type {Omit<Progress, "rows">} */
   #progress;

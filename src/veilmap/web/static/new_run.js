@@ -6,7 +6,7 @@ import { inWords, post } from "./api.js";
 import { field } from "./controls.js";
 import { fill, h } from "./dom.js";
 
-/** @typedef {NewRun["mechanism"]} Mechanism */
+/** @typedef {NonNullable<NewRun["mechanism"]>} Mechanism */
 
 const CITY = "";
 

@@ -1,6 +1,6 @@
 /** Runs and jobs as the server knows them now. */
 
-/** @import {Job, State} from "./types.js" */
+/** @import {JobInfo, Overview} from "./types.js" */
 
 import { getJson, ServerGone } from "./api.js";
 
@@ -8,7 +8,7 @@ const WORKING = 1000;
 const RESTING = 5000;
 
 export class LiveState extends EventTarget {
-  /** @type {State} */
+  /** @type {Overview} */
   current = { version: "", runs: [], jobs: [], can_start: false };
   gone = false;
   #timer = 0;
@@ -38,14 +38,14 @@ export class LiveState extends EventTarget {
    * The newest job of a kind on a run.
    *
    * @param {string} run
-   * @param {Job["kind"]} kind
+   * @param {JobInfo["kind"]} kind
    */
   job(run, kind) {
     return this.current.jobs.findLast((job) => job.run === run && job.kind === kind) ?? null;
   }
 }
 
-/** @param {Job | null} job */
+/** @param {JobInfo | null} job */
 export function underWay(job) {
   return job?.state === "waiting" || job?.state === "running";
 }
@@ -53,7 +53,7 @@ export function underWay(job) {
 /**
  * How far a job is, in words.
  *
- * @param {Job} job
+ * @param {JobInfo} job
  */
 export function progressInWords({ state, share }) {
   if (state === "waiting") return "waiting for other work";

@@ -1,6 +1,7 @@
 /** The radio map: place a base station anywhere and see how well the city hears it. */
 
-/** @import {LayerHeader, LayerInfo, Pack, Station} from "../types.js" */
+/** @import {LayerHeader, LayerInfo, Station} from "../types.js" */
+/** @import {Pack} from "../pack.js" */
 /** @import {Context} from "../context.js" */
 /** @import {Mark} from "../marks.js" */
 /** @import {Palette, ScaleName} from "../colours.js" */

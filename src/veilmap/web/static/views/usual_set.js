@@ -14,7 +14,7 @@ export function usualSet(run) {
   const plain = {
     like: run.id,
     city: 0,
-    users: run.users,
+    users: run.users ?? 100,
     mechanism: "none",
     budget: null,
     tradeoff: null,
