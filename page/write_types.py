@@ -10,11 +10,12 @@ from typing import Any
 from veilmap.web.app import STATIC, create_app
 from veilmap.web.jobs import Jobs
 from veilmap.web.library import Library
-from veilmap.web.service import Desk
+from veilmap.web.service import Service
 
 TYPES = STATIC / "types.d.ts"
 
 _HEAD = "/** What the server takes and answers with: written by page/write_types.py. */\n"
+_LEAST_SHARED = 5  # fields of an interface that others extend
 _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean",
           "null": "null"}  # fmt: skip
 
@@ -22,22 +23,36 @@ _PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean"
 def description() -> dict[str, Any]:
     """The API as the server describes it."""
     with tempfile.TemporaryDirectory() as work:
-        return create_app(Desk(Library([], None, Path(work)), Jobs(Path(work)))).openapi()
+        return create_app(Service(Library([], None, Path(work)), Jobs(Path(work)))).openapi()
 
 
 def types(api: Mapping[str, Any]) -> str:
     """An interface for each object of an API."""
     schemas = api["components"]["schemas"]
-    return _HEAD + "".join(_interface(name, schemas[name]) for name in sorted(schemas))
+    return _HEAD + "".join(_interface(name, schemas) for name in sorted(schemas))
 
 
-def _interface(name: str, schema: Mapping[str, Any]) -> str:
-    required = schema.get("required", ())
+def _interface(name: str, schemas: Mapping[str, Any]) -> str:
+    """One interface; what repeats all fields of a larger other one extends it."""
+    schema, base = schemas[name], _base(name, schemas)
+    inherited = schemas[base]["properties"] if base else {}
     lines = []
     for field, one in schema["properties"].items():
-        mark = "" if field in required else "?"
-        lines.append(f"{_comment(one, '  ')}  {field}{mark}: {_type(one)};\n")
-    return f"\n{_comment(schema)}export interface {name} {{\n{''.join(lines)}}}\n"
+        mark = "" if field in schema.get("required", ()) else "?"
+        if field not in inherited:
+            lines.append(f"{_comment(one, '  ')}  {field}{mark}: {_type(one)};\n")
+    extends = f" extends {base}" if base else ""
+    return f"\n{_comment(schema)}export interface {name}{extends} {{\n{''.join(lines)}}}\n"
+
+
+def _base(name: str, schemas: Mapping[str, Any]) -> str | None:
+    own = schemas[name]["properties"]
+    for other, schema in schemas.items():
+        fields = schema["properties"]
+        same = all(f in own and _type(own[f]) == _type(one) for f, one in fields.items())
+        if same and _LEAST_SHARED <= len(fields) < len(own):
+            return other
+    return None
 
 
 def _comment(schema: Mapping[str, Any], indent: str = "") -> str:

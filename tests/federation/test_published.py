@@ -31,7 +31,7 @@ from veilmap.federation.study import STUDY
 from veilmap.federation.training import fingerprint
 from veilmap.reports import pages
 from veilmap.web.routes import looking
-from webs import client_of, desk_of, until
+from webs import client_of, service_of, until
 
 
 @pytest.fixture
@@ -131,22 +131,22 @@ def test_reports_are_alike(capsys, pair, monkeypatch):
 
 def answers_about(run, work, **options):
     """What the page is told of a run: every address that can be looked at."""
-    client = client_of(desk_of([run], work, **options))
+    client = client_of(service_of([run], work, **options))
     asked = {"/state": "/api/state", "/tradeoff": "/api/tradeoff"}
     asked |= {f"/runs/{{run}}{part}": f"/api/runs/run{part}"
               for part in ("", "/history", "/events", "/buildings")}  # fmt: skip
     found = {path: client.get(address).content for path, address in asked.items()}
     for layer in ("gain", "los", "best-server", "heights", "uncertainty"):
         for of in ("learned", "true", "error"):
-            wish = {"layer": layer, "of": of, "station": "4"}
+            wanted = {"layer": layer, "of": of, "station": "4"}
             for path in ("/layer", "/layer.tif"):
-                got = client.get(f"/api/runs/run{path}", params=wish)
+                got = client.get(f"/api/runs/run{path}", params=wanted)
                 found[f"/runs/{{run}}{path}", layer, of] = (got.status_code, got.content)
     for summed in (False, True):
-        wish = {"user": str(VICTIM), "round": 1, "sum": summed}
+        wanted = {"user": str(VICTIM), "round": 1, "sum": summed}
 
-        def seen(wish=wish):
-            got = client.get("/api/runs/run/seen", params=wish)
+        def seen(wanted=wanted):
+            got = client.get("/api/runs/run/seen", params=wanted)
             waits = got.status_code == 200 and json.loads(got.content.split(b"\n")[0])["pending"]
             return None if waits else (got.status_code, got.content)
 

@@ -339,7 +339,7 @@ def test_without_measurements_the_rest_is_written(capsys, quick, runs, tmp_path)
             shutil.copytree(runs / f"{name}.study", beside)
         source = json.loads((beside / "source.json").read_text())
         (beside / "source.json").write_text(json.dumps(source | {"data": "/gone.parquet"}))
-        code, _, _ = command(capsys, "report", str(copy), "--study")
+        code, _, _ = command(capsys, "report", str(copy), "only a study includes them")
         assert code == 0
         page = Page(beside / "report.html")
         assert "not at hand: /gone.parquet does not exist" in page.text
@@ -391,7 +391,7 @@ def test_another_user_can_be_looked_at(capsys, quick, runs, tmp_path):
         (["{odd}", "--data", "{test}"], "trained on other measurements"),
         (["{odd}", "--data", "gone.csv"], "gone.csv does not exist"),
         (["{odd}", "--test", "gone.csv"], "gone.csv does not exist"),
-        (["{sums}", "--data", "{test}"], "--study"),
+        (["{sums}", "--data", "{test}"], "only a study includes them"),
         (["{odd}", "--out", "report.pdf"], "a report is written as .html"),
         (["{odd}", "--out", "{test}/report.html"], "is a file; name a folder"),
         ([], "RUNS"),

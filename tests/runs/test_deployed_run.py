@@ -13,7 +13,7 @@ from veilmap.flower import app
 from veilmap.flower.exchange import FlowerExchange
 from veilmap.runs.opened import OpenRun
 from veilmap.web.schema import unpacked
-from webs import client_of, desk_of
+from webs import client_of, service_of
 
 ROUNDS = 3
 
@@ -44,7 +44,7 @@ def place(data, tmp_path_factory):
 
 
 def test_the_page_shows_it(place, tmp_path):
-    client = client_of(desk_of([place], tmp_path / "work"))
+    client = client_of(service_of([place], tmp_path / "work"))
     (listed,) = client.get("/api/state").json()["runs"]
     assert (listed["id"], listed["state"], listed["problem"]) == ("run", "finished", None)
     assert (listed["played"], listed["rounds"], listed["users"]) == (ROUNDS, ROUNDS, None)

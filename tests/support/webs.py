@@ -16,7 +16,7 @@ from veilmap.scenes.scene import Scene
 from veilmap.web.app import create_app
 from veilmap.web.jobs import Jobs
 from veilmap.web.library import Library
-from veilmap.web.service import Desk
+from veilmap.web.service import Service
 
 CITY = ["--city", "3", "--users", "6", "--cell-size", "15"]
 
@@ -53,16 +53,16 @@ class Recorded(Jobs):
         pass
 
 
-def desk_of(places, work, *, new_runs=None, jobs=None, study=False):
+def service_of(places, work, *, new_runs=None, jobs=None, study=False):
     work.mkdir(exist_ok=True)
     library = Library(places, new_runs or work / "new", work / "made", study=study)
-    return Desk(library, jobs or Recorded(work))
+    return Service(library, jobs or Recorded(work))
 
 
-def client_of(desk, token=None, **options):
+def client_of(service, token=None, **options):
     """A browser on this host with the page open."""
     return TestClient(
-        create_app(desk, token), base_url="http://127.0.0.1", headers={"X-Veilmap": "page"},
+        create_app(service, token), base_url="http://127.0.0.1", headers={"X-Veilmap": "page"},
         follow_redirects=False, **options,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from veilmap.scenes.scene import Scene
 from veilmap.web import schema
 from veilmap.web.library import ServedRun
 from veilmap.web.schema import unpacked
-from webs import asked_exactly, client_of, desk_of, line_of, make_runs, strict, until
+from webs import asked_exactly, client_of, line_of, make_runs, service_of, strict, until
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(place, tmp_path_factory):
-    return client_of(desk_of([place], tmp_path_factory.mktemp("work")))
+    return client_of(service_of([place], tmp_path_factory.mktemp("work")))
 
 
 def values_of(client, run, **wanted):
@@ -179,7 +179,7 @@ def test_errors_are_distances_to_the_user(client, summed):
 
 
 def test_attacks_that_need_time_come_later(place, tmp_path):
-    client = client_of(desk_of([place], tmp_path))
+    client = client_of(service_of([place], tmp_path))
     first, _ = seen_of(client, number=4)
     assert first["pending"]
     quick = {each["attack"] for each in first["schemes"][0]["estimates"]}
@@ -277,8 +277,8 @@ def test_events_of_a_run_that_has_ended_are_one(client):
 
 
 def test_listening_to_a_run_that_is_busy_keeps_nobody_else_waiting(place, tmp_path):
-    desk = desk_of([place], tmp_path)
-    client, opened, done = client_of(desk), desk.library.open("aligned"), threading.Event()
+    service = service_of([place], tmp_path)
+    client, opened, done = client_of(service), service.library.open("aligned"), threading.Event()
     busy = threading.Event()
 
     def work():  # as a large layer would be

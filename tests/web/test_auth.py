@@ -3,7 +3,7 @@ import json
 import pytest
 
 from veilmap.web import app, auth, views
-from webs import client_of, desk_of, get_exactly, line_of, make_runs, strict
+from webs import client_of, get_exactly, line_of, make_runs, service_of, strict
 
 TOKEN = "a-token-that-nobody-can-guess"
 
@@ -26,19 +26,19 @@ def page(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def desk(place, tmp_path):
-    return desk_of([place], tmp_path / "work")
+def service(place, tmp_path):
+    return service_of([place], tmp_path / "work")
 
 
 @pytest.fixture
-def client(desk, page):
-    return client_of(desk)
+def client(service, page):
+    return client_of(service)
 
 
 @pytest.fixture
-def stranger(desk, page):
+def stranger(service, page):
     """Somebody who asks a server that wants a token."""
-    return client_of(desk, TOKEN)
+    return client_of(service, TOKEN)
 
 
 def short(text):
@@ -81,20 +81,20 @@ def test_a_foreign_name_that_leads_here_is_refused(client, host, path):
 
 @pytest.mark.parametrize("header", [None, "", "no", "PAGE"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
-def test_another_page_cannot_start_anything(desk, client, header, method):
+def test_another_page_cannot_start_anything(service, client, header, method):
     headers = {} if header is None else {"X-Veilmap": header}
     client.headers.pop("X-Veilmap")
     for path in ("/api/runs", "/api/runs/aligned/audit"):
         answer = client.request(method, path, content="{}", headers=headers)
         assert "X-Veilmap" in line_of(answer, 403)
         assert_guarded(answer)
-    assert desk.jobs.all() == []
+    assert service.jobs.all() == []
 
 
-def test_with_the_header_it_is_started(desk, client):
+def test_with_the_header_it_is_started(service, client):
     assert client.post("/api/runs", json={"rounds": 2}).status_code == 202
     assert client.post("/api/runs/aligned/audit").status_code == 202
-    assert [job.kind for job in desk.jobs.all()] == ["train", "audit"]
+    assert [job.kind for job in service.jobs.all()] == ["train", "audit"]
 
 
 # ---- a token
@@ -171,12 +171,12 @@ def test_every_answer_is_guarded(client):
             line_of(answer, status)
 
 
-def test_a_fault_of_ours_is_one_guarded_line(desk, page, monkeypatch, caplog):
+def test_a_fault_of_ours_is_one_guarded_line(service, page, monkeypatch, caplog):
     def broken(*_):
         raise RuntimeError("a secret")
 
     monkeypatch.setattr(views, "history_rows", broken)
-    answer = client_of(desk, raise_server_exceptions=False).get("/api/runs/aligned/history")
+    answer = client_of(service, raise_server_exceptions=False).get("/api/runs/aligned/history")
     assert "secret" not in line_of(answer, 500)
     assert_guarded(answer)
     assert "a secret" in caplog.text
@@ -257,15 +257,15 @@ def test_values_out_of_bounds_are_refused_in_a_line(client, address):
      '{"mechanism": "aggregate", "users": 5, "tradeoff": 1}'],
     ids=short,
 )  # fmt: skip
-def test_a_run_that_cannot_be_is_refused_before_it_waits(desk, client, body):
+def test_a_run_that_cannot_be_is_refused_before_it_waits(service, client, body):
     answer = client.post(
         "/api/runs", content=body.encode("latin-1"), headers={"Content-Type": "application/json"}
     )
     line_of(answer, 400, 404, 422)
-    assert desk.jobs.all() == []
+    assert service.jobs.all() == []
 
 
-def test_a_body_that_is_too_large_or_of_unknown_length_is_not_read(desk, client):
+def test_a_body_that_is_too_large_or_of_unknown_length_is_not_read(service, client):
     large = json.dumps({"like": "x" * 10_000})
     assert "larger" in line_of(client.post("/api/runs", content=large), 413)
 
@@ -276,4 +276,4 @@ def test_a_body_that_is_too_large_or_of_unknown_length_is_not_read(desk, client)
     for length in ("x", "-1", "1e3", "9" * 5000):
         answer = client.post("/api/runs", content=b"{}", headers={"Content-Length": length})
         line_of(answer, 413)
-    assert desk.jobs.all() == []
+    assert service.jobs.all() == []

@@ -10,9 +10,9 @@ from veilmap import cli
 from veilmap.runs import command
 from veilmap.runs.source import Source
 from veilmap.scenes.scene import Scene
-from veilmap.web.commands import Plan, kept_rounds
+from veilmap.web.commands import NewTraining, kept_rounds
 from veilmap.web.jobs import Jobs
-from webs import client_of, desk_of, trained, until
+from webs import client_of, service_of, trained, until
 
 TINY = Source(None, None, city=3, users=6, cell_size=15.0)
 
@@ -49,7 +49,7 @@ def tiny(few):
     ],
 )
 def test_a_plan_becomes_the_run_that_was_asked_for(few, tmp_path, mechanism, parameters, sums):
-    plan = Plan(tiny(few), mechanism, parameters, rounds=2, seed=7, sums=sums)
+    plan = NewTraining(tiny(few), mechanism, parameters, rounds=2, seed=7, sums=sums)
     done(*plan.arguments(tmp_path / "run"))
     config = config_of(tmp_path / "run")
     asked = plan.mechanism_checked()
@@ -86,7 +86,7 @@ def test_a_run_like_another_is_trained_as_that_one_was(few, tmp_path):
     first = trained(tmp_path / "first", "--share", "0.5", "--calibrate", "stations", "--test",
                     str(few), "--degrees", "3")  # fmt: skip
     extras = command.model_options(config_of(first), Source.of_run(first))
-    plan = Plan(Source.of_run(first), "none", {}, 4, 1, extras=extras)
+    plan = NewTraining(Source.of_run(first), "none", {}, 4, 1, extras=extras)
     done(*plan.arguments(tmp_path / "second"))
     one, two = config_of(first), config_of(tmp_path / "second")
     assert two.pop("mechanism") != one.pop("mechanism")
@@ -111,18 +111,20 @@ def test_kept_rounds_go_from_the_first_to_the_last(rounds, kept):
 
 
 def test_runs_that_are_started_at_once_have_folders_of_their_own(tmp_path, monkeypatch):
-    desk = desk_of([], tmp_path)
-    free = desk.library.free_folder
+    service = service_of([], tmp_path)
+    free = service.library.free_folder
 
     def slowly(name):
         path = free(name)
         time.sleep(0.02)
         return path
 
-    monkeypatch.setattr(desk.library, "free_folder", slowly)
+    monkeypatch.setattr(service.library, "free_folder", slowly)
     found = []
     starts = [
-        threading.Thread(target=lambda: found.append(desk.start(Plan(TINY, "none", {}, 2, 1))))
+        threading.Thread(
+            target=lambda: found.append(service.start(NewTraining(TINY, "none", {}, 2, 1)))
+        )
         for _ in range(6)
     ]
     for start in starts:
@@ -133,7 +135,7 @@ def test_runs_that_are_started_at_once_have_folders_of_their_own(tmp_path, monke
 
 
 def test_the_queue_has_an_end(tmp_path):
-    client = client_of(desk_of([], tmp_path))
+    client = client_of(service_of([], tmp_path))
     answers = [client.post("/api/runs", json={"rounds": 2}) for _ in range(21)]
     assert {answer.status_code for answer in answers[:20]} == {202}
     assert "20 jobs wait already" in answers[20].json()["error"]
@@ -164,5 +166,5 @@ def test_a_job_that_cannot_begin_fails_and_others_go_on(tmp_path):
 
 
 def test_versions_are_those_of_the_package(tmp_path):
-    client = client_of(desk_of([], tmp_path))
+    client = client_of(service_of([], tmp_path))
     assert client.get("/api/openapi.json").json()["info"]["version"] == vm.__version__

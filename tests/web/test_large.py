@@ -11,9 +11,9 @@ from veilmap.federation.run_folder import RunFolder
 from veilmap.geometry.grid import Grid
 from veilmap.model.offsets import Offsets
 from veilmap.scenes.scene import Scene
+from veilmap.web.downsampling import MIDDLE, Downsampled
 from veilmap.web.schema import unpacked
-from veilmap.web.shown import MIDDLE, Shown
-from webs import client_of, desk_of, strict, trained
+from webs import client_of, service_of, strict, trained
 
 HERE = {"x": 100.0, "y": 120.0, "z": 30.0}
 STATION = (100.0, 120.0, 30.0)
@@ -37,7 +37,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(place, tmp_path_factory):
-    return client_of(desk_of([place], tmp_path_factory.mktemp("work")))
+    return client_of(service_of([place], tmp_path_factory.mktemp("work")))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_of_a_sum_over_very_many_only_what_was_sent_is_shown(client):
 
 def test_squares_at_the_edge_may_be_smaller():
     whole = Grid(2.0, (401, 7), (10.0, 20.0))
-    few = Shown(whole)
+    few = Downsampled(whole)
     assert few.grid == Grid(4.0, (201, 4), (10.0, 20.0))
     values = np.random.default_rng(0).normal(size=whole.shape)
     assert few.highest(values)[200, 3] == few.strongest(values)[200, 3] == values[400, 6]
@@ -131,7 +131,7 @@ def test_squares_at_the_edge_may_be_smaller():
 
 def test_a_map_that_fits_is_shown_as_it_is():
     whole = Grid(2.0, (400, 10))
-    fits = Shown(whole)
+    fits = Downsampled(whole)
     values = np.zeros(whole.shape)
     assert fits.grid is whole
     assert fits.highest(values) is fits.strongest(values) is values

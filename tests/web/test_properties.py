@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from veilmap.web.app import create_app
-from webs import Recorded, desk_of, make_runs
+from webs import Recorded, make_runs, service_of
 
 CHECKS = [
     not_a_server_error,
@@ -37,7 +37,7 @@ class Forgotten(Recorded):
 
 def described():
     """The operations of the API; it takes no run to describe it."""
-    app = create_app(desk=None)
+    app = create_app(service=None)
     schema = schemathesis.openapi.from_dict(app.openapi())
     return [found.ok() for found in schema.get_all_operations()]
 
@@ -49,7 +49,7 @@ OPERATIONS = described()
 def app(tmp_path_factory):
     place = make_runs(tmp_path_factory.mktemp("runs"))
     work = tmp_path_factory.mktemp("work")
-    return create_app(desk_of([place], work, jobs=Forgotten(work)))
+    return create_app(service_of([place], work, jobs=Forgotten(work)))
 
 
 def test_all_operations_are_known():

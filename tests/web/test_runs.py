@@ -8,7 +8,7 @@ import pytest
 import veilmap as vm
 from veilmap.web.library import Library
 from veilmap.web.schema import unpacked
-from webs import age, client_of, desk_of, line_of, make_runs, strict
+from webs import age, client_of, line_of, make_runs, service_of, strict
 
 READ = [
     "", "/history", "/buildings", "/layer?layer=heights", "/layer.tif?layer=heights",
@@ -31,7 +31,7 @@ def place(made, tmp_path):
 
 @pytest.fixture
 def client(place, tmp_path):
-    return client_of(desk_of([place], tmp_path / "work"))
+    return client_of(service_of([place], tmp_path / "work"))
 
 
 def listed(client):
@@ -49,7 +49,7 @@ def test_runs_have_ids_that_an_address_can_hold(made, tmp_path):
     names = ["two words", "<img src=x onerror=alert(1)>", "Straße μ", "...", "ö", "-", "a" * 250]
     for name in names:
         shutil.copytree(made / "bare", tmp_path / "runs" / name)
-    client = client_of(desk_of([tmp_path / "runs"], tmp_path / "work"))
+    client = client_of(service_of([tmp_path / "runs"], tmp_path / "work"))
     runs = listed(client)
     assert sorted(run["name"] for run in runs.values()) == sorted(names)
     for run in runs:
@@ -63,7 +63,7 @@ def test_equal_names_in_different_folders_are_different_runs(made, tmp_path):
     for parent, name in {"one": "aligned", "two": "bare"}.items():
         shutil.copytree(made / name, tmp_path / parent / "run")
     places = [tmp_path / "one", tmp_path / "two" / "run", tmp_path / "one" / "run"]
-    client = client_of(desk_of(places, tmp_path / "work"))
+    client = client_of(service_of(places, tmp_path / "work"))
     assert list(listed(client)) == ["run", "run-2"]
     labels = [client.get(f"/api/runs/{run}").json()["label"] for run in ("run", "run-2")]
     assert labels == ["aligned, μ = 20, ρ = 1", "none"]

@@ -21,7 +21,7 @@ import veilmap as vm
 from commands import run as command
 from veilmap.runs.source import Source
 from veilmap.web import serving
-from veilmap.web.commands import Plan
+from veilmap.web.commands import NewTraining
 from veilmap.web.events import MOST_LISTENERS
 from veilmap.web.schema import unpacked
 from webs import age, line_of, make_runs, until
@@ -309,7 +309,7 @@ def test_it_shows_a_demo_and_ends_with_its_processes(tmp_path, how, monkeypatch)
 
 
 def test_interrupted_before_it_serves_it_leaves_nothing(tmp_path, monkeypatch):
-    tiny = Plan(Source(None, None, city=3, users=5, cell_size=15.0), "none", {}, 1000, 1)
+    tiny = NewTraining(Source(None, None, city=3, users=5, cell_size=15.0), "none", {}, 1000, 1)
     monkeypatch.setattr(serving, "_demo", lambda: tiny)
     before, during = children_of(os.getpid()), []
 

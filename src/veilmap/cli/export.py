@@ -8,7 +8,7 @@ import typer
 
 from veilmap import layers
 from veilmap.cli.options import console, progress_bar, writable_folder
-from veilmap.cli.stations import NamedMap, Stations, named, numbers, only_one
+from veilmap.cli.stations import ChosenStations, NamedMap, named, numbers, only_one
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.export import ENDINGS, Written, check, write
@@ -156,7 +156,7 @@ def _check_keeps_inputs(out: Path, *inputs: Path | None) -> None:
 
 
 def _predicted(
-    subject: NamedMap, layer: str, stations: Stations, beams: _Beams, altitude: float
+    subject: NamedMap, layer: str, stations: ChosenStations, beams: _Beams, altitude: float
 ) -> list[Layer]:
     """Layers that the map alone decides."""
     if layer == "heights":
@@ -176,7 +176,7 @@ def _predicted(
     return [made]
 
 
-def _say_isotropic(subject: NamedMap, stations: Stations, beams: _Beams) -> None:
+def _say_isotropic(subject: NamedMap, stations: ChosenStations, beams: _Beams) -> None:
     """A map that learned of antennas knows them by their stations' ids, not by places."""
     if subject.radio_map.antennas is not None and stations.by_place and not beams.azimuths:
         console.print(
@@ -186,7 +186,7 @@ def _say_isotropic(subject: NamedMap, stations: Stations, beams: _Beams) -> None
 
 
 def _best_server(
-    subject: NamedMap, stations: Stations, beams: _Beams, altitude: float
+    subject: NamedMap, stations: ChosenStations, beams: _Beams, altitude: float
 ) -> list[Layer]:
     """Which station is heard best, and its gain."""
     beams.check(stations.by_place)
@@ -221,7 +221,7 @@ def _data(subject: NamedMap, layer: str, data: Path | None) -> Measurements:
 
 def _uncertainty(
     subject: NamedMap,
-    stations: Stations,
+    stations: ChosenStations,
     altitude: float,
     count: int,
     folder: Path | None,

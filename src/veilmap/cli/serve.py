@@ -22,14 +22,14 @@ def serve(
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; beyond loopback a token is needed.")
+        str, typer.Option(help="Address to listen on; beyond loopback a token is required.")
     ] = "127.0.0.1",
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port; 8765 or a free one by default.")
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(envvar="VEILMAP_TOKEN", help="Who has it may look; made up if need be."),
+        typer.Option(envvar="VEILMAP_TOKEN", help="Access token; generated if required."),
     ] = None,
     new_runs: Annotated[
         Path, typer.Option(help="Folder for runs that are started on the page.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stations:
+class ChosenStations:
     """Base stations, (B, 3) in the map's metres, and their ids; named by place they have none."""
 
     xyz: NDArray[np.float64]
@@ -55,14 +55,14 @@ class NamedMap:
         run = OpenRun(path, data=data, study=True)
         return cls(path, run.finished_map(), run)
 
-    def stations(self) -> Stations:
+    def stations(self) -> ChosenStations:
         """The base stations of the run; none for a mere map."""
-        return Stations(*self.run.stations) if self.run else Stations(np.empty((0, 3)))
+        return ChosenStations(*self.run.stations) if self.run else ChosenStations(np.empty((0, 3)))
 
 
 def named(
     subject: NamedMap, ids: Sequence[str], bs: Sequence[str], bs_latlon: Sequence[str]
-) -> Stations:
+) -> ChosenStations:
     """The base stations that options name."""
     if ids and (bs or bs_latlon):
         raise ConfigurationError(
@@ -71,10 +71,10 @@ def named(
         )
     if ids:
         return _by_id(subject, ids)
-    return Stations(_places(subject.radio_map.grid.crs, bs, bs_latlon))
+    return ChosenStations(_places(subject.radio_map.grid.crs, bs, bs_latlon))
 
 
-def only_one(subject: NamedMap, layer: str, stations: Stations) -> Stations:
+def only_one(subject: NamedMap, layer: str, stations: ChosenStations) -> ChosenStations:
     """The one base station of ``layer``, or how to name it."""
     if len(stations) == 1:
         return stations
@@ -82,14 +82,14 @@ def only_one(subject: NamedMap, layer: str, stations: Stations) -> Stations:
     if len(stations) == 0 and len(known) == 1:
         return known
     if len(stations) == 0 and layer == "los" and len(np.unique(known.xyz, axis=0)) == 1:
-        return Stations(known.xyz[:1])  # the place alone decides
+        return ChosenStations(known.xyz[:1])  # the place alone decides
     way, such = "--bs x,y,z", ""
     if known.ids:
         way, such = f"--station ID or {way}", f"; the run has {len(known)}, such as {known.ids[0]}"
     raise ConfigurationError(f"{layer} needs one base station: name it with {way}{such}")
 
 
-def _by_id(subject: NamedMap, ids: Sequence[str]) -> Stations:
+def _by_id(subject: NamedMap, ids: Sequence[str]) -> ChosenStations:
     if not subject.run:
         raise ConfigurationError(
             f"{subject.path} is a map, which does not say where its base stations are: name the"
@@ -115,7 +115,7 @@ def _by_id(subject: NamedMap, ids: Sequence[str]) -> Stations:
                 f" --bs, such as {_text(known.xyz[own[0]])}"
             )
         rows += own
-    return Stations(known.xyz[rows], tuple(ids))
+    return ChosenStations(known.xyz[rows], tuple(ids))
 
 
 def _places(crs: str | None, bs: Sequence[str], bs_latlon: Sequence[str]) -> NDArray[np.float64]:

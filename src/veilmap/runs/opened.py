@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from veilmap.auditing.exposure import Witness
 from veilmap.data.folders import Crowd, MeasurementFolder, open_crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import ConfigurationError, PrivacyError, RunFolderError, VeilmapError
+from veilmap.errors import (
+    ConfigurationError,
+    DataError,
+    PrivacyError,
+    RunFolderError,
+    VeilmapError,
+)
 from veilmap.federation import Run, Transcript, history
 from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
@@ -71,9 +77,10 @@ class OpenRun:
         self._lock = threading.RLock()
         self._cache: dict[str, tuple[object, Any]] = {}
         if self._is_named and self.withheld:
-            raise PrivacyError(
+            raise ConfigurationError(
                 f"{path} has a guarantee, which does not cover its users' measurements or the"
-                " map's error on them: only a study (`--study`) includes them, and marks them"
+                " map's error on them: only a study includes them, and marks them",
+                "study",
             )
 
     # ---- what its files say
@@ -262,7 +269,7 @@ class OpenRun:
         if isinstance(truth, Measurements):
             return truth
         if len(truth) > _MOST_LINKS:
-            raise RunFolderError(
+            raise DataError(
                 f"{truth.path} holds {len(truth):,} links, more than the {_MOST_LINKS:,} that are"
                 " read at once to show single users; `veilmap audit` reads them in parts"
             )

@@ -3,8 +3,8 @@
 schema     what the API takes and answers with
 library    which runs there are
 views      what the page shows of a run, computed
-shown      how much of a large map is shown
-preparing  what attacks need for a round, made beside the answers
+downsampling  how much of a large map is shown
+preparation  what attacks need for a round, made beside the answers
 commands   runs to be started, as command lines
 jobs       those commands as processes, one after the other
 service    what the page can have done

@@ -15,9 +15,9 @@ from veilmap.errors import VeilmapError
 from veilmap.web import events, schema
 from veilmap.web.auth import Guard
 from veilmap.web.library import NoSuchRunError
-from veilmap.web.preparing import Preparing
+from veilmap.web.preparation import Preparation
 from veilmap.web.routes import REFUSALS, doing, looking
-from veilmap.web.service import Desk
+from veilmap.web.service import Service
 
 STATIC = Path(__file__).parent / "static"
 
@@ -47,22 +47,22 @@ class _Application(FastAPI):
         return described
 
 
-def create_app(desk: Desk, token: str | None = None) -> FastAPI:
-    """The application over a desk of runs; with a token only who has it is answered."""
+def create_app(service: Service, token: str | None = None) -> FastAPI:
+    """The application over a service of runs; with a token only who has it is answered."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        desk.jobs.close()
+        service.jobs.close()
 
     app = _Application(
         title="veilmap", version=__version__, openapi_url="/api/openapi.json",
         docs_url=None, redoc_url=None,  # they would load scripts from elsewhere
         lifespan=lifespan,
     )  # fmt: skip
-    app.state.desk = desk
+    app.state.service = service
     app.state.listeners = events.Listeners()
-    app.state.preparing = Preparing()
+    app.state.preparing = Preparation()
     for router in (looking, doing):
         app.include_router(router, prefix="/api", responses=_REFUSALS)
     _serve_page(app)

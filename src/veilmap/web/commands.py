@@ -12,7 +12,7 @@ _KEPT = 5  # rounds whose uploads are kept
 
 
 @dataclass(frozen=True)
-class Plan:
+class NewTraining:
     """A run to be: where its measurements come from, and how it is trained.
 
     Attributes

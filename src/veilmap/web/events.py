@@ -10,9 +10,9 @@ from dataclasses import asdict
 
 from starlette.concurrency import run_in_threadpool
 
-from veilmap.errors import DataError, VeilmapError
+from veilmap.errors import VeilmapError
 from veilmap.web import schema, views
-from veilmap.web.service import Desk
+from veilmap.web.service import Service
 
 MOST_LISTENERS = 64
 
@@ -30,17 +30,17 @@ class Listeners:
     def check(self) -> None:
         """Refuse one too many."""
         if self.count >= MOST_LISTENERS:
-            raise DataError(f"{MOST_LISTENERS} pages follow runs already: close some")
+            raise VeilmapError(f"{MOST_LISTENERS} pages follow runs already: close some")
 
 
-async def follow(desk: Desk, run: str, listeners: Listeners) -> AsyncIterator[str]:
+async def follow(service: Service, run: str, listeners: Listeners) -> AsyncIterator[str]:
     """Events until the run has ended; rows are sent once."""
     sent, before, quiet = 0, None, 0.0
     listeners.count += 1
     try:
         while True:
             try:
-                progress = await run_in_threadpool(_progress, desk, run, sent)
+                progress = await run_in_threadpool(_progress, service, run, sent)
             except VeilmapError as error:  # its folder is gone
                 gone = schema.Progress("unreadable", 0, 0, str(error), [])
                 yield _event("end", gone)
@@ -61,11 +61,11 @@ async def follow(desk: Desk, run: str, listeners: Listeners) -> AsyncIterator[st
         listeners.count -= 1
 
 
-def _progress(desk: Desk, run: str, sent: int) -> schema.Progress:
-    head = desk.summary(run)
+def _progress(service: Service, run: str, sent: int) -> schema.Progress:
+    head = service.summary(run)
     rows = []
     if head.played:
-        rows = views.history_rows(desk.library.open(run).history()[sent:])
+        rows = views.history_rows(service.library.open(run).history()[sent:])
     return schema.Progress(head.state, head.played, head.rounds, head.problem, rows, head.study)
 
 

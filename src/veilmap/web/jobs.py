@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from veilmap.errors import DataError
+from veilmap.errors import VeilmapError
 from veilmap.web import schema
 from veilmap.web.schema import JobKind, JobState
 
@@ -86,7 +86,7 @@ class Jobs:
         """Put a command at the end of the queue."""
         with self._changed:
             if sum(job.alive for job in self._jobs) >= _MOST_WAITING:
-                raise DataError(f"{_MOST_WAITING} jobs wait already: stop some, or wait")
+                raise VeilmapError(f"{_MOST_WAITING} jobs wait already: stop some, or wait")
             job = Job(f"job-{len(self._jobs) + 1}", kind, run, arguments, share)
             self._jobs.append(job)
             if self._worker is None:

@@ -13,14 +13,14 @@ from starlette.concurrency import run_in_threadpool
 
 from veilmap import __version__, export
 from veilmap.auditing.exposure import Knobs
-from veilmap.errors import DataError
+from veilmap.errors import ConfigurationError
 from veilmap.reports.exposures import comparable
 from veilmap.runs.command import model_options
 from veilmap.runs.source import Source
 from veilmap.web import events, schema, views
-from veilmap.web.commands import Plan
+from veilmap.web.commands import NewTraining
 from veilmap.web.library import ServedRun
-from veilmap.web.service import Desk
+from veilmap.web.service import Service
 
 looking = APIRouter()
 doing = APIRouter()
@@ -62,15 +62,15 @@ _GEOTIFF: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _desk(request: Request) -> Desk:
-    return request.app.state.desk
+def _service(request: Request) -> Service:
+    return request.app.state.service
 
 
 def _opened(request: Request, run: RunId) -> ServedRun:
-    return _desk(request).library.open(run)
+    return _service(request).library.open(run)
 
 
-TheDesk = Annotated[Desk, Depends(_desk)]
+TheService = Annotated[Service, Depends(_service)]
 TheRun = Annotated[ServedRun, Depends(_opened)]
 
 
@@ -78,15 +78,15 @@ TheRun = Annotated[ServedRun, Depends(_opened)]
 
 
 @looking.get("/state")
-def overview(desk: TheDesk) -> schema.Overview:
+def overview(service: TheService) -> schema.Overview:
     """Which runs there are, and what is being worked on."""
-    return desk.overview(__version__)
+    return service.overview(__version__)
 
 
 @looking.get("/runs/{run}")
-def run_detail(desk: TheDesk, run: RunId, opened: TheRun) -> schema.RunDetail:
+def run_detail(service: TheService, run: RunId, opened: TheRun) -> schema.RunDetail:
     """All that the page must know to show a run."""
-    return views.detail(opened, desk.summary(run))
+    return views.detail(opened, service.summary(run))
 
 
 @looking.get("/runs/{run}/history")
@@ -100,12 +100,12 @@ def run_history(opened: TheRun) -> schema.History:
     response_class=_Events,
     responses=_holding(schema.ProgressEvent, 'Events "progress", then one "end"'),
 )
-async def run_events(request: Request, desk: TheDesk, run: RunId) -> _Events:
+async def run_events(request: Request, service: TheService, run: RunId) -> _Events:
     """Rounds as they are played."""
     listeners = request.app.state.listeners
-    await run_in_threadpool(desk.summary, run)  # refuses a run that is not there
+    await run_in_threadpool(service.summary, run)  # refuses a run that is not there
     listeners.check()
-    return _Events(events.follow(desk, run, listeners))
+    return _Events(events.follow(service, run, listeners))
 
 
 @looking.get("/runs/{run}/buildings")
@@ -116,7 +116,7 @@ def run_buildings(opened: TheRun) -> schema.Buildings:
     return schema.Buildings([[(round(x, 2), round(y, 2)) for x, y, *_ in ring] for ring in rings])
 
 
-def _wish(
+def _layer_request(
     layer: schema.LayerName = "gain",
     of: Literal["learned", "true", "error"] = "learned",
     x: Metres | None = None,
@@ -124,12 +124,12 @@ def _wish(
     z: Metres | None = None,
     station: Annotated[str | None, Query(max_length=200)] = None,
     altitude: Annotated[float, Query(ge=0, le=10_000, allow_inf_nan=False)] = 1.5,
-) -> views.Wish:
+) -> views.LayerRequest:
     place = None if x is None or y is None or z is None else (x, y, z)
-    return views.Wish(layer, of, place, station, altitude)
+    return views.LayerRequest(layer, of, place, station, altitude)
 
 
-AWish = Annotated[views.Wish, Depends(_wish)]
+ALayerRequest = Annotated[views.LayerRequest, Depends(_layer_request)]
 
 
 @looking.get(
@@ -137,15 +137,15 @@ AWish = Annotated[views.Wish, Depends(_wish)]
     response_class=_Packed,
     responses=_holding(schema.LayerHeader, _PACKED),
 )
-def run_layer(opened: TheRun, wish: AWish) -> _Packed:
+def run_layer(opened: TheRun, wanted: ALayerRequest) -> _Packed:
     """A layer over the map's cells, or over larger ones where it has very many."""
-    return _Packed(views.layer_answer(opened, views.layer(opened, wish)))
+    return _Packed(views.layer_answer(opened, views.layer(opened, wanted)))
 
 
 @looking.get("/runs/{run}/layer.tif", response_class=FileResponse, responses=_GEOTIFF)
-def run_geotiff(run: RunId, opened: TheRun, wish: AWish) -> FileResponse:
+def run_geotiff(run: RunId, opened: TheRun, wanted: ALayerRequest) -> FileResponse:
     """The same layer for other tools, in all of the map's cells."""
-    made = views.layer(opened, wish, whole=True)
+    made = views.layer(opened, wanted, whole=True)
     with tempfile.NamedTemporaryFile(suffix=".tif", delete=False) as file:
         path = Path(file.name)
     try:
@@ -167,7 +167,7 @@ def _knobs(
 ) -> Knobs:
     exponent = math.inf if power == "inf" else float(power)
     if exponent == 0:
-        raise DataError("power: ν is greater than 0, or inf")
+        raise ConfigurationError("power: ν is greater than 0, or inf", "power")
     return Knobs(budget, tradeoff, clip, exponent)
 
 
@@ -193,58 +193,58 @@ def run_seen(
 
 
 @looking.get("/tradeoff")
-def tradeoff(desk: TheDesk) -> schema.Tradeoff:
+def tradeoff(service: TheService) -> schema.Tradeoff:
     """Map error against the strongest attack, for all runs that were audited."""
-    return desk.tradeoff()
+    return service.tradeoff()
 
 
 # ---- doing
 
 
 @doing.post("/runs", status_code=202)
-def start_run(desk: TheDesk, wanted: schema.NewRun) -> schema.RunSummary:
+def start_run(service: TheService, wanted: schema.NewRun) -> schema.RunSummary:
     """Train a run on this host, after those that wait already."""
     source, extras = Source(None, None, wanted.city, wanted.users, _CELL_SIZE), []
     if wanted.like is not None:
-        other = desk.library.open(wanted.like)
+        other = service.library.open(wanted.like)
         if other.source is None:
             line = other.withheld or f"{wanted.like} does not say where its measurements are"
-            raise DataError(line)
+            raise ConfigurationError(line, "like")
         source, extras = other.source, model_options(other.config, other.source)
-    plan = Plan(
+    plan = NewTraining(
         source, wanted.mechanism, wanted.parameters, wanted.rounds, wanted.seed, wanted.sums, extras
     )
-    return desk.summary(desk.start(plan))
+    return service.summary(service.start(plan))
 
 
 @doing.post("/runs/{run}/pause")
-def pause_run(desk: TheDesk, run: RunId) -> schema.RunSummary:
+def pause_run(service: TheService, run: RunId) -> schema.RunSummary:
     """Interrupt a run that was started here; it can go on."""
-    desk.pause(run)
-    return desk.summary(run)
+    service.pause(run)
+    return service.summary(run)
 
 
 @doing.post("/runs/{run}/resume", status_code=202)
-def resume_run(desk: TheDesk, run: RunId) -> schema.RunSummary:
+def resume_run(service: TheService, run: RunId) -> schema.RunSummary:
     """Let an interrupted run go on."""
-    desk.resume(run)
-    return desk.summary(run)
+    service.resume(run)
+    return service.summary(run)
 
 
 @doing.post("/runs/{run}/stop")
-def stop_run(desk: TheDesk, run: RunId) -> schema.RunSummary:
+def stop_run(service: TheService, run: RunId) -> schema.RunSummary:
     """End a run that was started here; what it learned stays."""
-    desk.stop(run)
-    return desk.summary(run)
+    service.stop(run)
+    return service.summary(run)
 
 
 @doing.post("/runs/{run}/audit", status_code=202)
-def audit_run(desk: TheDesk, run: RunId) -> schema.JobInfo:
+def audit_run(service: TheService, run: RunId) -> schema.JobInfo:
     """Attack a run in every way we know."""
-    return desk.audit(run).answer()
+    return service.audit(run).answer()
 
 
 @doing.post("/runs/{run}/replicas", status_code=202)
-def train_replicas(desk: TheDesk, run: RunId) -> schema.JobInfo:
+def train_replicas(service: TheService, run: RunId) -> schema.JobInfo:
     """Train maps of resampled users, for the uncertainty."""
-    return desk.replicas(run).answer()
+    return service.replicas(run).answer()

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from veilmap.errors import DataError, VeilmapError
+from veilmap.errors import PrivacyError, RunFolderError, VeilmapError
 from veilmap.federation.study import unpublished
 from veilmap.reports import label_of
 from veilmap.web import schema, views
-from veilmap.web.commands import Plan
+from veilmap.web.commands import NewTraining
 from veilmap.web.jobs import Job, Jobs
 from veilmap.web.library import Library, NoSuchRunError, ServedRun
 from veilmap.web.schema import known
@@ -23,13 +23,13 @@ _REPLICAS = 5
 _FRESH = 60.0  # seconds: a history that changed since then belongs to a run that goes on
 
 
-class Desk:
+class Service:
     """Runs that are there, and work on them."""
 
     def __init__(self, library: Library, jobs: Jobs) -> None:
         self.library = library
         self.jobs = jobs
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, NewTraining] = {}
         self._paused: set[str] = set()
         self._starting = threading.Lock()
 
@@ -83,7 +83,7 @@ class Desk:
 
     # ---- training
 
-    def start(self, plan: Plan) -> str:
+    def start(self, plan: NewTraining) -> str:
         """Put a new run into the queue; its id."""
         plan.mechanism_checked()
         with self._starting:  # or two of the same name would find the same folder free
@@ -114,15 +114,15 @@ class Desk:
         """Let an interrupted run go on."""
         state = self.summary(run).state
         if state not in ("paused", "stopped"):
-            raise DataError(f"the run is {state}: only an interrupted one can go on")
+            raise RunFolderError(f"the run is {state}: only an interrupted one can go on")
         if run not in self._plans:
-            raise DataError(
+            raise RunFolderError(
                 "this run was not started here: go on with it by the same command and --resume"
             )
         self._paused.discard(run)
         self._submit(run, self.library.path_of(run), self._plans[run])
 
-    def _submit(self, run: str, path: Path, plan: Plan) -> None:
+    def _submit(self, run: str, path: Path, plan: NewTraining) -> None:
         again = ["--resume"] if (path / "config.json").is_file() else []
         self.jobs.submit("train", run, [*plan.arguments(path), *again], lambda: self._played(run))
 
@@ -136,7 +136,9 @@ class Desk:
     def _job_of(self, run: str) -> Job:
         job = self.jobs.of_run(run, "train")
         if job is None or not job.alive:
-            raise DataError("nothing to stop: this run does not go on, or was started elsewhere")
+            raise RunFolderError(
+                "nothing to stop: this run does not go on, or was started elsewhere"
+            )
         return job
 
     # ---- attacking
@@ -146,7 +148,7 @@ class Desk:
         opened = self._readable(run)
         why_not = why_no_audit(opened)
         if why_not:
-            raise DataError(why_not)
+            raise RunFolderError(why_not)
         out = opened.work / "audit"
         return self._once("audit", run, ["audit", str(opened.path), "--out", str(out)])
 
@@ -154,9 +156,9 @@ class Desk:
         """Train maps of resampled users."""
         opened = self._readable(run)
         if opened.withheld:
-            raise DataError(opened.withheld)
+            raise PrivacyError(opened.withheld)
         if opened.data is None or not opened.finished:
-            raise DataError("replicas need a finished run whose measurements are on this host")
+            raise RunFolderError("replicas need a finished run whose measurements are on this host")
         folder = opened.work / "replicas"
         x, y, z = opened.stations[0][0].tolist() if len(opened.stations[0]) else (0.0, 0.0, 10.0)
         arguments = [
@@ -171,7 +173,7 @@ class Desk:
     def _readable(self, run: str) -> ServedRun:
         head = self.summary(run)
         if head.state == "unreadable":
-            raise DataError(head.problem or "this run cannot be read")
+            raise RunFolderError(head.problem or "this run cannot be read")
         return self.library.open(run)
 
     def _once(

@@ -8,7 +8,7 @@ import numpy as np
 
 from veilmap import layers
 from veilmap.auditing.exposure import Exposure, Knobs, Witness
-from veilmap.errors import DataError, VeilmapError
+from veilmap.errors import ConfigurationError, RunFolderError, VeilmapError
 from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.geometry.grid import Grid
@@ -22,9 +22,9 @@ from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
 from veilmap.scenes.scene import Scene
 from veilmap.web import schema
+from veilmap.web.downsampling import HIGHEST, MIDDLE, STRONGEST, Downsampled
 from veilmap.web.library import ServedRun
 from veilmap.web.schema import known
-from veilmap.web.shown import HIGHEST, MIDDLE, STRONGEST, Shown
 
 NO_TRANSCRIPT = "this run has no transcript: train with --keep-uploads to see attacks"
 
@@ -51,7 +51,7 @@ _SCHEMES: dict[schema.SchemeName, str] = {
 
 
 @dataclass(frozen=True)
-class Wish:
+class LayerRequest:
     """A layer that somebody asks for.
 
     Attributes
@@ -100,7 +100,7 @@ def summary(
 def detail(run: ServedRun, head: schema.RunSummary) -> schema.RunDetail:
     """All that the page must know to show a run."""
     if head.state == "unreadable":
-        raise DataError(head.problem or "this run cannot be read")
+        raise RunFolderError(head.problem or "this run cannot be read")
     places, ids = run.stations
     config = run.config
     return schema.RunDetail(
@@ -182,42 +182,49 @@ def history_rows(rows: list[HistoryRow]) -> list[schema.RoundRow]:
 # ---- layers
 
 
-def layer(run: ServedRun, wish: Wish, *, whole: bool = False) -> Layer:
+def layer(run: ServedRun, request: LayerRequest, *, whole: bool = False) -> Layer:
     """The layer that was asked for, in the cells that are shown or in all of a ``whole`` map."""
-    if wish.layer in _PER_STATION and (wish.place is None) == (wish.station is None):
-        raise DataError(f"{wish.layer} needs one base station: its id, or x, y and z")
-    if wish.layer not in _PER_STATION:
-        wish = replace(wish, place=None, station=None)
-    if wish.of != "learned" and (run.scene is None or wish.layer not in _COMPARABLE):
-        unknown = f"nobody knows the true {_TITLES[wish.layer].lower()} of this run"
-        raise DataError(run.withheld or unknown)
-    if whole and Shown(run.radio_map().grid).times > 1:
+    if request.layer in _PER_STATION and (request.place is None) == (request.station is None):
+        raise ConfigurationError(
+            f"{request.layer} needs one base station: its id, or x, y and z", "station"
+        )
+    if request.layer not in _PER_STATION:
+        request = replace(request, place=None, station=None)
+    if request.of != "learned" and (run.scene is None or request.layer not in _COMPARABLE):
+        unknown = f"nobody knows the true {_TITLES[request.layer].lower()} of this run"
+        raise RunFolderError(run.withheld or unknown)
+    if whole and Downsampled(run.radio_map().grid).times > 1:
         # Too large to keep, and nobody else should wait for it.
-        return _made(run, run.radio_map(), wish, None)
-    replicas = len(run.replica_files()) if wish.layer == "uncertainty" else 0
+        return _made(run, run.radio_map(), request, None)
+    replicas = len(run.replica_files()) if request.layer == "uncertainty" else 0
     return run.layer(
-        (wish, replicas), lambda radio_map: _made(run, radio_map, wish, Shown(radio_map.grid))
+        (request, replicas),
+        lambda radio_map: _made(run, radio_map, request, Downsampled(radio_map.grid)),
     )
 
 
-def _made(run: ServedRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
+def _made(
+    run: ServedRun, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
+) -> Layer:
     """A layer in the cells that are shown, or without those in the map's own.
 
     Of a run with a guarantee, one that the map alone does not decide says so in its name.
     """
-    made = _unmarked(run, radio_map, wish, shown)
-    if not run.study or (wish.of == "learned" and wish.layer != "uncertainty"):
+    made = _unmarked(run, radio_map, request, shown)
+    if not run.study or (request.of == "learned" and request.layer != "uncertainty"):
         return made
     return replace(made, long_name=marked(run.study, made.long_name))
 
 
-def _unmarked(run: ServedRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
-    learned = _learned(run, radio_map, wish, shown)
-    if wish.of == "learned":
+def _unmarked(
+    run: ServedRun, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
+) -> Layer:
+    learned = _learned(run, radio_map, request, shown)
+    if request.of == "learned":
         return learned
     assert run.scene is not None  # asked for above
-    true = _true_values(run.scene, wish, _place(run, wish), learned.grid, shown)
-    if wish.of == "true":
+    true = _true_values(run.scene, request, _place(run, request), learned.grid, shown)
+    if request.of == "true":
         return replace(learned, values=true, long_name=f"true {learned.long_name}", exact=None)
     return replace(
         learned, name=f"{learned.name}_error", values=learned.values - true,
@@ -225,49 +232,53 @@ def _unmarked(run: ServedRun, radio_map: RadioMap, wish: Wish, shown: Shown | No
     )  # fmt: skip
 
 
-def _learned(run: ServedRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
+def _learned(
+    run: ServedRun, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
+) -> Layer:
     grid = radio_map.grid if shown is None else shown.grid
-    if wish.layer == "heights":
+    if request.layer == "heights":
         made = layers.obstacle_heights(radio_map)
         return made if shown is None else replace(
             made, values=shown.highest(made.values), grid=grid
         )  # fmt: skip
-    if wish.layer == "best-server":
+    if request.layer == "best-server":
         places, ids = run.stations
-        return layers.best_server(radio_map, places, wish.altitude, ids=ids, grid=grid)[0]
-    place, station = _place(run, wish), wish.station
-    if wish.layer == "los":
-        return layers.los_probability(radio_map, place, wish.altitude, station=station, grid=grid)
-    if wish.layer == "gain":
-        return layers.gain(radio_map, place, wish.altitude, station=station, grid=grid)
+        return layers.best_server(radio_map, places, request.altitude, ids=ids, grid=grid)[0]
+    place, station = _place(run, request), request.station
+    if request.layer == "los":
+        return layers.los_probability(
+            radio_map, place, request.altitude, station=station, grid=grid
+        )
+    if request.layer == "gain":
+        return layers.gain(radio_map, place, request.altitude, station=station, grid=grid)
     why_not = _why_no_uncertainty(run)
     if why_not:
-        raise DataError(f"no uncertainty: {why_not}")
-    return layers.spread(run.replicas(), place, wish.altitude, station=station, grid=grid)
+        raise RunFolderError(f"no uncertainty: {why_not}")
+    return layers.spread(run.replicas(), place, request.altitude, station=station, grid=grid)
 
 
-def _place(run: ServedRun, wish: Wish) -> tuple[float, float, float]:
-    if wish.place is not None or wish.station is None:
-        return wish.place or (0.0, 0.0, 0.0)
+def _place(run: ServedRun, request: LayerRequest) -> tuple[float, float, float]:
+    if request.place is not None or request.station is None:
+        return request.place or (0.0, 0.0, 0.0)
     places, ids = run.stations
-    if wish.station not in ids:
-        raise DataError(f"the run has no base station {wish.station}")
-    x, y, z = places[ids.index(wish.station)].tolist()
+    if request.station not in ids:
+        raise ConfigurationError(f"the run has no base station {request.station}", "station")
+    x, y, z = places[ids.index(request.station)].tolist()
     return x, y, z
 
 
 def _true_values(
     scene: Scene,
-    wish: Wish,
+    request: LayerRequest,
     place: tuple[float, float, float],
     grid: Grid,
-    shown: Shown | None,
+    shown: Downsampled | None,
 ) -> np.ndarray:
     """The scene's own values; none inside buildings, where nobody measures."""
-    if wish.layer == "heights":
+    if request.layer == "heights":
         return scene.heights if shown is None else shown.highest(scene.heights)
-    quantity: Callable = scene.gain if wish.layer == "gain" else scene.line_of_sight
-    values = np.asarray(quantity(centres(grid, wish.altitude), place), dtype=np.float64)
+    quantity: Callable = scene.gain if request.layer == "gain" else scene.line_of_sight
+    values = np.asarray(quantity(centres(grid, request.altitude), place), dtype=np.float64)
     return outdoors(scene, values.reshape(grid.shape), grid)
 
 
@@ -279,7 +290,7 @@ def layer_answer(run: ServedRun, made: Layer) -> bytes:
         low, high = 0.0, 1.0
     if not low < high:
         low, high = low - 0.5, high + 0.5
-    shown = Shown(run.radio_map().grid)
+    shown = Downsampled(run.radio_map().grid)
     which = HIGHEST if made.name.startswith("heights") else MIDDLE
     study = [f"{run.study}."] if run.study and made.long_name.startswith(run.study) else []
     header = schema.LayerHeader(
@@ -297,7 +308,7 @@ def seen(run: ServedRun, user: str, number: int, knobs: Knobs, *, summed: bool) 
     witness = run.witness()
     client = witness.named(user, number)
     found = (_sum if summed else Witness.upload)(witness, client, number, knobs)
-    shown = Shown(witness.transcript.grid)
+    shown = Downsampled(witness.transcript.grid)
     received = {name: scheme.received for name, scheme in found.schemes.items()}
     if found.deviations is not None:
         received["noise"] = found.deviations

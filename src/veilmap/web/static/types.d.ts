@@ -184,17 +184,7 @@ export interface RoundRow {
 }
 
 /** All that the page must know to show a run. */
-export interface RunDetail {
-  id: string;
-  name: string;
-  label: string;
-  state: "finished" | "running" | "waiting" | "paused" | "stopped" | "failed" | "unreadable";
-  played: number;
-  rounds: number;
-  mae_db: number | null;
-  users: number | null;
-  problem: string | null;
-  study: string | null;
+export interface RunDetail extends RunSummary {
   grid: GridInfo;
   stations: Station[];
   layers: LayerInfo[];

@@ -5,7 +5,7 @@ import threading
 from veilmap.auditing.exposure import Witness
 
 
-class Preparing:
+class Preparation:
     """Prepares one round at a time; asked again for the same one it goes on."""
 
     def __init__(self) -> None:

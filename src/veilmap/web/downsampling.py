@@ -23,7 +23,7 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Shown:
+class Downsampled:
     """The cells that the page gets of a map.
 
     Attributes
