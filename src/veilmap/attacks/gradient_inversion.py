@@ -82,6 +82,10 @@ class GradientInversion(Attack):
             placed["all"] = self._climb(list(views.values()), starts.posteriors["all"])
         return Estimates(self.name, placed)
 
+    def locate_after(self, transcript: Transcript, earlier: Mapping[str, Estimates]) -> Estimates:
+        """`locate` from the places of greatest likelihood of a `MatchedFilter` among them."""
+        return self.locate(transcript, earlier.get(MatchedFilter.name))
+
     def _climb(self, views: "Sequence[_View]", posterior: Posterior) -> Placed:
         """From the posterior's peaks to the best places nearby."""
         clients = posterior.clients
