@@ -329,7 +329,7 @@ def test_zones_and_parts_of_seconds_count_also_among_bad_times(tmp_path):
 
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=40), st.integers(1, 300))
 def test_gaps_part_users_and_nothing_else_does(times, gap):
-    from veilmap.ingest._users import by_gaps
+    from veilmap.ingest.readers import _by_gaps as by_gaps
 
     moments = np.array(times, dtype=float)
     users = by_gaps(moments, gap, np.zeros(len(times), dtype=np.int64))
