@@ -30,7 +30,7 @@ import veilmap as vm
 from veilmap.federation import SeenSum
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast
-from veilmap.model.theta import at_100_m
+from veilmap.model.propagation import at_100_m
 from veilmap.privacy import accounting, noise
 from veilmap.privacy.mechanisms.fitting import fitted
 from veilmap.privacy.mechanisms.lattice import discrete_gaussian

@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 from veilmap._util import threads
 from veilmap.data.measurements import Measurements
-from veilmap.geometry.grid import Crossings, Grid, offsets_of
+from veilmap.geometry.grid import Grid, offsets_of
+from veilmap.geometry.tracing import Crossings
 from veilmap.model.gradients import LocalGradients, local_gradients
 from veilmap.model.radio_map import RadioMap, log_distance
 from veilmap.privacy.mechanisms import GeometryAligned

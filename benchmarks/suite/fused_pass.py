@@ -16,7 +16,7 @@ from veilmap._util import threads
 from veilmap.data.measurements import Measurements
 from veilmap.errors import VeilmapError
 from veilmap.federation import NoiseAwareStep, train
-from veilmap.geometry.grid import trace
+from veilmap.geometry.tracing import trace
 from veilmap.model.gradients import local_gradients
 from veilmap.model.radio_map import RadioMap, log_distance
 from veilmap.scenes.scene import Scene

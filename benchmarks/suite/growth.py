@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from suite._figure import Figure, alternate, in_a_fresh_process
 from veilmap.data.measurements import Measurements
-from veilmap.geometry.grid import Grid, trace
+from veilmap.geometry.grid import Grid
+from veilmap.geometry.tracing import trace
 from veilmap.model.gradients import local_gradient_blocks
 from veilmap.model.radio_map import RadioMap
 

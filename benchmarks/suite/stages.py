@@ -26,8 +26,9 @@ from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.server import RoundSum
 from veilmap.federation.transcript import SeenRound, Transcript
-from veilmap.geometry.grid import Grid, trace
+from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiles
+from veilmap.geometry.tracing import trace
 from veilmap.model.gradients import local_gradients
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import calibrated

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
         selection,
         train,
     )
-    from veilmap.geometry.grid import Crossings, Grid, trace
+    from veilmap.geometry.grid import Grid
     from veilmap.geometry.tiling import Tiling
+    from veilmap.geometry.tracing import Crossings, trace
     from veilmap.model.gradients import LocalGradients, local_gradient_blocks, local_gradients
     from veilmap.model.propagation import Propagation
     from veilmap.model.radio_map import RadioMap
@@ -79,8 +80,9 @@ _CONTENTS = {
         "InProcess", "Model", "NoiseAwareStep", "Participation", "PlainDescent", "Recording", "Run",
         "Transcript", "train",
     ],
-    "veilmap.geometry.grid": ["Crossings", "Grid", "trace"],
+    "veilmap.geometry.grid": ["Grid"],
     "veilmap.geometry.tiling": ["Tiling"],
+    "veilmap.geometry.tracing": ["Crossings", "trace"],
     "veilmap.model.gradients": ["LocalGradients", "local_gradient_blocks", "local_gradients"],
     "veilmap.model.propagation": ["Propagation"],
     "veilmap.model.radio_map": ["RadioMap"],

@@ -11,6 +11,7 @@ import veilmap as vm
 from strategies import rich_maps_and_data
 from veilmap._kernels import allocation
 from veilmap._kernels import candidates as kernels
+from veilmap._kernels.arguments import Axes, Sites, Uploads
 from veilmap.attacks import (
     ATTACKS,
     Differencing,
@@ -189,7 +190,7 @@ def test_planes_are_found_back_from_their_centroids():
             low, high = (b, high) if plane.mean() < 1 else (low, b)
         centroid = np.array([[np.mean(plane * across), np.mean(plane * up)]])
         found = np.empty((1, 2))
-        allocation.planes_with_centroids(centroid, kappa, x, y, found)
+        allocation.planes_with_centroids(centroid, kappa, Axes(x, y), found)
         np.testing.assert_allclose(found[0], v, atol=1e-6)
 
 
@@ -255,8 +256,9 @@ def test_the_evidence_is_a_ratio_of_normal_densities(case):
     users = np.array([0, 1])[: len(places)]
     out = np.empty(len(places))
     kernels.log_evidence(
-        0, len(places), places, users, stations, gains, grid.frame, radio_map.terrain,
-        radio_map.propagation.parameters, uploads, variances, counts, 1.0, 4.0, grid.cells, out,
+        start=0, stop=len(places), sites=Sites(places, stations, gains), users=users,
+        model=radio_map.kernel_model, uploads=Uploads(uploads, variances, counts, clip=1.0),
+        spread=4.0, most_cells=grid.cells, out=out,
     )  # fmt: skip
     for k, place in enumerate(places):
         expected = naive.log_evidence(

@@ -12,6 +12,7 @@ import veilmap as vm
 from commands import run as command
 from strategies import rich_maps_and_data
 from veilmap._kernels import candidates as kernels
+from veilmap._kernels.arguments import Sites
 from veilmap.attacks import GradientInversion, MatchedFilter
 from veilmap.attacks.candidates import Candidates, expected_gradients
 from veilmap.federation import NoiseAwareStep, Run
@@ -29,13 +30,11 @@ def user_at(place, stations, bs, gains=-80.0, device="of no known kind"):
 
 def in_double_precision(broadcast, place, stations, gains):
     """g = 2/J Σ r_b a_b from the links that the likelihood is made of."""
-    frame, laws = broadcast.grid.frame, broadcast.propagation.parameters
-    walk = kernels._room(frame, laws)
-    most = len(stations) * len(walk[0])
-    first, cells = np.zeros(len(stations) + 1, np.int64), np.empty(most, np.int64)
-    shares, residuals = np.empty(most), np.empty(len(stations))
-    links = (first, cells, shares, residuals)
-    kernels._shares(place, stations, gains, frame, broadcast.terrain, laws, walk, links)
+    model, sites = broadcast.kernel_model, Sites(place[None], stations, gains[None])
+    room = kernels._room(model)
+    links = kernels._links_room(len(stations), len(room.walk.cells))
+    kernels._list_links(0, sites, model, room, links)
+    first, cells, shares, residuals = links
     used = first[-1]
     each = 2 / len(stations) * np.repeat(residuals, np.diff(first)) * shares[:used]
     return np.bincount(cells[:used], each, broadcast.grid.cells)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import veilmap as vm
 from veilmap._kernels import few_cells
-from veilmap.model.theta import at_100_m
+from veilmap.model.propagation import at_100_m
 from veilmap.privacy import noise
 from veilmap.privacy.mechanisms import Contribution
 from veilmap.privacy.mechanisms.lattice import _cumulative, discrete_gaussian

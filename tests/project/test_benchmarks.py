@@ -8,7 +8,7 @@ import suite
 from suite import Figure, Stage, _alternatives, figures_of, page_written, stages
 from suite._stage import growth_exponent
 from veilmap.attacks import WeightedCentroid
-from veilmap.geometry.grid import trace
+from veilmap.geometry.tracing import trace
 from veilmap.model.gradients import local_gradients
 from veilmap.privacy.mechanisms import GeometryAligned
 from veilmap.privacy.mechanisms.lattice import discrete_gaussian

@@ -71,6 +71,10 @@ class Attack(ABC):
     def locate(self, transcript: Transcript) -> Estimates:
         """Places of every user, for each kept round and from all of them together."""
 
+    def locate_after(self, transcript: Transcript, earlier: Mapping[str, Estimates]) -> Estimates:
+        """`locate`, making use of what other attacks on the same transcript found, by name."""
+        return self.locate(transcript)
+
     def check(self, transcript: Transcript) -> None:
         """Refuse a transcript that does not hold what this attack works on."""
         if not transcript.rounds:

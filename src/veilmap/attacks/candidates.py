@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import candidates as kernels
+from veilmap._kernels.arguments import Expected, Sites
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.attacks.blocks import Blocks
 from veilmap.errors import ConfigurationError
@@ -153,14 +154,15 @@ def expected_gradients(
 
     ``gains`` (n, B) is what they measure less the offsets of the broadcast.
     """
-    grid, laws = broadcast.grid, broadcast.propagation.parameters
-    made = room or Templates.room(len(places), grid)
-    block_of = Blocks(grid.shape).of_cell
+    made = room or Templates.room(len(places), broadcast.grid)
+    block_of = Blocks(broadcast.grid.shape).of_cell
+    sites = Sites(places=places, stations=stations, gains=gains)
+    out = Expected(expected=made.expected, shifted=made.shifted, products=made.products)
 
     def part(start: int, stop: int) -> None:
         kernels.expected_gradients(
-            start, stop, places, stations, gains, grid.frame, broadcast.terrain, laws, block_of,
-            made.expected, made.shifted, made.products,
+            start=start, stop=stop, sites=sites, model=broadcast.kernel_model,
+            block_of=block_of, out=out,
         )  # fmt: skip
 
     run_parts(part, even_parts(len(places)))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import candidates as kernels
+from veilmap._kernels.arguments import Sites, Uploads
 from veilmap._util import checks
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.attacks.base import Attack, Estimates, Placed, When
@@ -81,6 +82,10 @@ class GradientInversion(Attack):
             placed["all"] = self._climb(list(views.values()), starts.posteriors["all"])
         return Estimates(self.name, placed)
 
+    def locate_after(self, transcript: Transcript, earlier: Mapping[str, Estimates]) -> Estimates:
+        """`locate` from the places of greatest likelihood of a `MatchedFilter` among them."""
+        return self.locate(transcript, earlier.get(MatchedFilter.name))
+
     def _climb(self, views: "Sequence[_View]", posterior: Posterior) -> Placed:
         """From the posterior's peaks to the best places nearby."""
         clients = posterior.clients
@@ -130,16 +135,21 @@ class _View:
         there = np.flatnonzero(rows >= 0)
         out = np.empty(len(there))
         broadcast = self.seen.broadcast.radio_map
-        rows, places = rows[there], places[there]
-        gains = self.candidates.less_offsets(gains[there], broadcast)
-        laws = broadcast.propagation.parameters
-        counts = self.seen.links.astype(np.float64)
+        users = rows[there]
+        sites = Sites(
+            places=places[there], stations=self.candidates.stations,
+            gains=self.candidates.less_offsets(gains[there], broadcast),
+        )  # fmt: skip
+        uploads = Uploads(
+            values=self.uploads, variances=self.variances,
+            counts=self.seen.links.astype(np.float64), clip=self.clip,
+        )  # fmt: skip
 
         def part(start: int, stop: int) -> None:
             kernels.log_evidence(
-                start, stop, places, rows, self.candidates.stations, gains,
-                broadcast.grid.frame, broadcast.terrain, laws, self.uploads, self.variances,
-                counts, self.clip, self.attack.residual_db, self.attack.cells, out,
+                start=start, stop=stop, sites=sites, users=users, model=broadcast.kernel_model,
+                uploads=uploads, spread=self.attack.residual_db, most_cells=self.attack.cells,
+                out=out,
             )  # fmt: skip
 
         run_parts(part, even_parts(len(there)))

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import allocation
+from veilmap._kernels.arguments import Axes
 from veilmap.attacks.base import PointAttack
 from veilmap.attacks.centroid import centroids
 from veilmap.federation.transcript import Transcript
@@ -38,7 +39,9 @@ class PlaneInversion(PointAttack):
         x, y, middle = unit_free(grid, centroids(energy, grid))
         slopes = np.empty_like(middle)
         kappa = mechanism.variance_weight(grid.cells)
-        allocation.planes_with_centroids(middle, kappa, x, y, slopes)
+        allocation.planes_with_centroids(
+            centroids=middle, kappa=kappa, axes=Axes(x=x, y=y), slopes=slopes
+        )
         west, east, south, north = grid.extent
         side = max(east - west, north - south)
         centre = np.array([0.5 * (west + east), 0.5 * (south + north)])

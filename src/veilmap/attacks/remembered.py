@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import sparse
+from veilmap._kernels.arguments import SparseRows
 from veilmap._util.threads import even_groups, even_parts, run_parts
 from veilmap.attacks.candidates import Candidates, Templates
 from veilmap.geometry.grid import offsets_of
@@ -63,9 +64,10 @@ class _SparseTemplates(Templates):
     @staticmethod
     def _along(kept: "csr_array", rows: NDArray[np.float32]) -> NDArray[np.float32]:
         result = np.empty((len(rows), kept.shape[0]), dtype=np.float32)
+        entries = SparseRows(offsets=kept.indptr, columns=kept.indices, values=kept.data)
 
         def part(start: int, stop: int) -> None:
-            sparse.products(start, stop, kept.indptr, kept.indices, kept.data, rows, result)
+            sparse.products(start=start, stop=stop, sparse=entries, rows=rows, out=result)
 
         run_parts(part, even_groups(kept.indptr))
         return result
@@ -92,14 +94,17 @@ def _without_faint(dense: NDArray[np.float32]) -> "csr_array":
     parts = even_parts(len(dense))
 
     def count(start: int, stop: int) -> None:
-        sparse.count_large(start, stop, dense, _FAINT, counts)
+        sparse.count_large(start=start, stop=stop, rows=dense, share=_FAINT, counts=counts)
 
     def take(start: int, stop: int) -> None:
-        sparse.take_large(start, stop, dense, _FAINT, offsets, columns, values)
+        sparse.take_large(start=start, stop=stop, rows=dense, share=_FAINT, out=large)
 
     run_parts(count, parts)
     offsets = offsets_of(counts)
-    columns = np.empty(offsets[-1], dtype=np.int32)
-    values = np.empty(offsets[-1], dtype=np.float32)
+    large = SparseRows(
+        offsets=offsets,
+        columns=np.empty(offsets[-1], dtype=np.int32),
+        values=np.empty(offsets[-1], dtype=np.float32),
+    )
     run_parts(take, parts)
-    return csr_array((values, columns, offsets), shape=dense.shape)
+    return csr_array((large.values, large.columns, large.offsets), shape=dense.shape)

@@ -196,11 +196,7 @@ def audit(
     positions = _positions(truth, transcript)
     estimates: dict[str, Estimates] = {}
     for attack in attacks or battery(transcript):
-        if isinstance(attack, GradientInversion):
-            found = attack.locate(transcript, estimates.get(MatchedFilter.name))
-        else:
-            found = attack.locate(transcript)
-        estimates[attack.name] = found
+        estimates[attack.name] = attack.locate_after(transcript, estimates)
     if PriorOnly.name not in estimates:
         estimates[PriorOnly.name] = PriorOnly().locate(transcript)
     spent = run.history[-1].epsilon if run.history else math.nan

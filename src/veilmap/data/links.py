@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._kernels.arguments import UserLinks
 from veilmap.geometry.grid import offsets_of
 
 
@@ -39,6 +40,11 @@ class Links:
     def users(self) -> int:
         """N: number of users."""
         return len(self.offsets) - 1
+
+    def kernel_links(self, gain_db: NDArray[np.float64] | None = None) -> UserLinks:
+        """The links as the kernels take them, with these gains or their own."""
+        gain = self.gain_db if gain_db is None else gain_db
+        return UserLinks(offsets=self.offsets, user=self.user_xyz, bs=self.bs_xyz, gain=gain)
 
     def mean_positions(self) -> NDArray[np.float64]:
         """Each user's mean position over its links, (N, 2), in metres."""

@@ -41,8 +41,13 @@ class BadRows:
     rows: NDArray[np.int64]
 
 
-class BadRowsError(VeilmapError):
-    """Some rows cannot be used; ``bad`` says which, ``total`` how many there were."""
+class BadRowsError(DataError):
+    """Some rows cannot be used; ``bad`` says which, ``total`` how many there were.
+
+    ``parameter`` names what lets them be left out.
+    """
+
+    parameter = "on_bad"
 
     def __init__(self, bad: list[BadRows], total: int, message: str = "") -> None:
         super().__init__(message or describe(bad, total))

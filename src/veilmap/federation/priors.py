@@ -61,4 +61,6 @@ class FlatPieces:
 
     def __call__(self, heights: NDArray[np.float64], metres: float) -> NDArray[np.float64]:
         """The heights, flatter: argmin ½‖x − h‖² + weight · metres · TV(x)."""
-        return images.total_variation_prox(heights, self.weight * metres, self.iterations)
+        return images.total_variation_prox(
+            image=heights, weight=self.weight * metres, iterations=self.iterations
+        )

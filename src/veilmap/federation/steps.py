@@ -18,9 +18,8 @@ from veilmap.errors import ConfigurationError
 from veilmap.federation.priors import FlatPieces, OpenGround, Prior
 from veilmap.federation.public import NOTHING, Public
 from veilmap.geometry.grid import Grid
-from veilmap.model.propagation import Propagation
+from veilmap.model.propagation import Propagation, at_100_m
 from veilmap.model.radio_map import RadioMap
-from veilmap.model.theta import at_100_m
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import few_cells
+from veilmap._kernels.arguments import Axes, NoisePerUser, NoiseShape, PerUser, Rounding
 from veilmap._util.threads import run_all
 from veilmap.data.links import Links
 from veilmap.errors import ConfigurationError
@@ -62,25 +63,28 @@ def add_gradients(
     windows = np.column_stack([tiles.windows[group.tiles], total.starts[group.tiles]])
     hows = [mechanism.summand(int(cells), len(theta)) for cells in tiles.cells]
     how = hows[0]
-    known = (
-        links.offsets, links.user_xyz, links.bs_xyz, links.gain_db, radio_map.grid.frame,
-        radio_map.terrain, theta, windows, how.clip,
-    )  # fmt: skip
+    out = PerUser(losses=loss, by_theta=by_theta, lengths=norms)
+    given: dict[str, Any] = {
+        "step": LANES, "links": links.kernel_links(), "model": radio_map.kernel_model,
+        "windows": windows, "out": out,
+    }  # fmt: skip
     kernel: Callable[..., None] = few_cells.add_clipped
-    special: tuple[Any, ...] = ()
     if how.scale:
         limits = np.array([how.limit for how in hows])[group.tiles]
         kernel = few_cells.add_on_lattice
-        special = how.scale, limits, coins.seeds, coins.takes_part
+        rounding = Rounding(clip=how.clip, scale=how.scale, limits=limits, seeds=coins.seeds)
+        given |= {"rounding": rounding, "takes_part": coins.takes_part}
     elif how.budget:
         x, y, places = unit_free(radio_map.grid, links.mean_positions())
         kernel = few_cells.add_noisy
-        special = (how.budget, how.kappa, x, y), places, LEAST_NORM * how.clip, coins.seeds
+        shape = NoiseShape(budget=how.budget, kappa=how.kappa, axes=Axes(x=x, y=y))
+        noise = NoisePerUser(positions=places, seeds=coins.seeds)
+        given |= {"shape": shape, "noise": noise, "least": LEAST_NORM * how.clip, "clip": how.clip}
+    else:
+        given["clip"] = how.clip
 
     def part(lane: int, first: int) -> None:
-        kernel(
-            first, links.users, LANES, *known, *special, loss, by_theta, norms, total.lanes[lane]
-        )
+        kernel(first=first, total=total.lanes[lane], **given)
 
     run_all([partial(part, *lane) for lane in total.firsts()])
     if not np.isfinite(norms).all():

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
-from veilmap.errors import DataError
+from veilmap.errors import ConfigurationError, DataError, MissingExtraError
 
 DEGREES = "EPSG:4326"
 
@@ -24,13 +24,16 @@ def checked(crs: str) -> str:
     """``crs`` if maps can be made in it: a plane, in metres."""
     system = _system(crs)
     if system.is_geographic:
-        raise DataError(
+        raise ConfigurationError(
             f"{crs} is in degrees; name a projected coordinate system such as EPSG:32633,"
-            " or none for the UTM zone of the positions"
+            " or none for the UTM zone of the positions",
+            "crs",
         )
     units = {axis.unit_name for axis in system.axis_info[:2]}
     if not system.is_projected or units != {"metre"}:
-        raise DataError(f"{crs} is not a plane in metres; take one such as EPSG:32633")
+        raise ConfigurationError(
+            f"{crs} is not a plane in metres; take one such as EPSG:32633", "crs"
+        )
     return crs
 
 
@@ -41,9 +44,10 @@ def utm_zone(longitude: Values, latitude: Values) -> str:
         raise DataError("no position is a latitude and longitude that can be used")
     east, north = float(np.median(longitude[known])), float(np.median(latitude[known]))
     if not _UTM_LATITUDES[0] <= north <= _UTM_LATITUDES[1]:
-        raise DataError(
+        raise ConfigurationError(
             f"UTM has no zone at latitude {north:.2f}; are latitude and longitude swapped?"
-            " If not, name a coordinate system with crs=… (--crs)"
+            " If not, give a coordinate system as crs",
+            "crs",
         )
     zone = min(int((east + 180) // 6) + 1, 60)
     return f"EPSG:{32600 + zone if north >= 0 else 32700 + zone}"
@@ -99,8 +103,8 @@ def _system(crs: str) -> Any:
     try:
         return pyproj.CRS.from_user_input(crs)
     except pyproj.exceptions.CRSError:
-        raise DataError(
-            f"{crs!r} names no coordinate system; take one such as EPSG:32633"
+        raise ConfigurationError(
+            f"{crs!r} names no coordinate system; take one such as EPSG:32633", "crs"
         ) from None
 
 
@@ -108,5 +112,7 @@ def _pyproj() -> Any:
     try:
         import pyproj
     except ImportError:
-        raise DataError("coordinate systems need pyproj: pip install 'veilmap[geo]'") from None
+        raise MissingExtraError(
+            "coordinate systems need pyproj: pip install 'veilmap[geo]'", "geo"
+        ) from None
     return pyproj

@@ -1,4 +1,4 @@
-"""The grid of cells, and which of them lie under a link."""
+"""The grid of cells, and arrays laid out for it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap._kernels import links as kernels
+from veilmap._kernels.arguments import Ends, Frame
 from veilmap._util import checks
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
@@ -106,9 +106,10 @@ class Grid:
         return np.column_stack([x.ravel(), y.ravel()])
 
     @property
-    def frame(self) -> tuple[float, float, float, int, int]:
-        """The grid as the kernels take it: corner (m), cells per metre, rows, columns."""
-        return (*self.origin, 1.0 / self.cell_size, *self.shape)
+    def frame(self) -> Frame:
+        """The grid as the kernels take it."""
+        (x, y), (rows, columns) = self.origin, self.shape
+        return Frame(x=x, y=y, per_metre=1.0 / self.cell_size, rows=rows, columns=columns)
 
     def contains(self, xy: ArrayLike) -> NDArray[np.bool_]:
         """Whether each point lies on the (closed) grid."""
@@ -127,59 +128,12 @@ class Grid:
         return np.where(self.contains(points), row * columns + column, -1)
 
 
-@dataclass(frozen=True)
-class Crossings:
-    """The cells under some links, link after link.
-
-    Link j owns the slice ``offsets[j]:offsets[j + 1]``, ordered from the link's lower end
-    to its higher one, so that a link and its reverse give the same arrays.
-
-    Attributes
-    ----------
-    offsets : (J + 1,) int
-    cells : (K,) int
-        Cell numbers m.
-    chords : (K,) float
-        Horizontal length of the link over the cell, in metres.
-    heights : (K,) float
-        z_m: height of the link over the middle of that chord, in metres.
-    """
-
-    offsets: NDArray[np.int64]
-    cells: NDArray[np.int64]
-    chords: NDArray[np.float64]
-    heights: NDArray[np.float64]
-
-
-def trace(grid: Grid, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Crossings:
-    """The cells under each link, by exact traversal of the grid.
-
-    - Only the part of a link over the grid counts; a link that misses it has no cells.
-    - A cell that the link merely touches (a corner, a chord below 1e-9 of a cell) is
-      not under it.
-    - A link along a line between cells lies over the northern or eastern ones.
-    - A vertical or zero-length link lies over the one cell at its foot, with chord 0 and
-      the height of its middle (the limit of ever shorter links).
-    """
-    user, bs = paired(user_xyz, bs_xyz)
-    counts = np.empty(len(user), dtype=np.int64)
-    kernels.count_cells(user, bs, grid.frame, counts)
-    offsets = offsets_of(counts)
-    cells = np.empty(offsets[-1], dtype=np.int64)
-    chords = np.empty(offsets[-1])
-    heights = np.empty(offsets[-1])
-    kernels.list_cells(user, bs, grid.frame, offsets, cells, chords, heights)
-    return Crossings(offsets, cells, chords, heights)
-
-
 def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where each group starts when groups of these sizes lie one after another, (N + 1,)."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def paired(
-    user_xyz: ArrayLike, bs_xyz: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def paired(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Ends:
     """Both ends of each link as contiguous (J, 3) arrays; a single end serves all links."""
     user = checks.points("user_xyz", user_xyz)
     bs = checks.points("bs_xyz", bs_xyz)
@@ -191,4 +145,4 @@ def paired(
         ) from None
     if user.ndim != 2:
         raise ConfigurationError(f"links must form one list, shape (J, 3), not {user.shape}")
-    return np.ascontiguousarray(user), np.ascontiguousarray(bs)
+    return Ends(user=np.ascontiguousarray(user), bs=np.ascontiguousarray(bs))

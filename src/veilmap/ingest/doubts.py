@@ -36,13 +36,13 @@ def about_values(values: Values, quantity: Quantity) -> str:
     low, high = _USUAL_LOSS_DB
     if quantity == "path-loss":
         if (known < 0).all():
-            return "all path losses are negative; are they gains (--quantity gain)?"
+            return "all path losses are negative; are they gains (quantity='gain')?"
         return ""
     inside = np.mean((known >= low) & (known <= high))
     if quantity == "gain" and inside > 0.95:
         return (
             f"values of {low:g} … {high:g} look like path losses given as gains;"
-            " read them with quantity='path-loss' (--quantity path-loss)"
+            " read them with quantity='path-loss'"
         )
     positive = int((known > 0).sum())
     if positive:

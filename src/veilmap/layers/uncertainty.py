@@ -21,7 +21,8 @@ from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import train
 from veilmap.federation.training import fingerprint
-from veilmap.geometry.grid import Grid, trace
+from veilmap.geometry.grid import Grid
+from veilmap.geometry.tracing import trace
 from veilmap.layers.known import checked
 from veilmap.layers.layer import Attribute, Layer, Values
 from veilmap.layers.predictions import centres, place_of

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
+from veilmap._kernels.arguments import UserGradients
 from veilmap._util import checks, threads
 from veilmap.data.links import Links
 from veilmap.model.field import Field
@@ -60,21 +61,26 @@ def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
     if radio_map.field is not None:
         return _field_gradients(radio_map, radio_map.field, links)
     links = radio_map.without_patterns(links)
-    grid, theta = radio_map.grid, radio_map.propagation.as_array()
-    loss = np.empty(links.users)
-    by_heights = np.empty((links.users, grid.cells))
-    by_theta = np.empty((links.users, len(theta)))
     if radio_map.propagation.between or len(radio_map.offsets):
-        return _rich_gradients(radio_map, links, loss, by_heights, by_theta)
+        return _rich_gradients(radio_map, links)
+    own, made = links.kernel_links(), _room(radio_map, links.users)
 
     def part(start: int, stop: int) -> None:
         kernels.user_gradients(
-            start, stop, links.offsets, links.user_xyz, links.bs_xyz, links.gain_db,
-            grid.frame, radio_map.terrain, theta, loss, by_heights, by_theta,
-        )  # fmt: skip
+            start=start, stop=stop, links=own, model=radio_map.kernel_model, out=made
+        )
 
     threads.run_parts(part, threads.even_groups(links.offsets))
-    return LocalGradients(loss, by_heights, by_theta, links.counts)
+    return LocalGradients(made.losses, made.by_heights, made.by_theta, links.counts)
+
+
+def _room(radio_map: RadioMap, users: int) -> UserGradients:
+    """Room for the gradients of so many users."""
+    return UserGradients(
+        losses=np.empty(users),
+        by_heights=np.empty((users, radio_map.grid.cells)),
+        by_theta=np.empty((users, 2 * radio_map.propagation.laws)),
+    )
 
 
 def _field_gradients(radio_map: RadioMap, field: Field, links: Links) -> LocalGradients:
@@ -95,24 +101,17 @@ def _field_gradients(radio_map: RadioMap, field: Field, links: Links) -> LocalGr
     return LocalGradients(loss, by_field.reshape(links.users, -1), unmoved, links.counts)
 
 
-def _rich_gradients(
-    radio_map: RadioMap,
-    links: Links,
-    loss: NDArray[np.float64],
-    by_heights: NDArray[np.float64],
-    by_theta: NDArray[np.float64],
-) -> LocalGradients:
+def _rich_gradients(radio_map: RadioMap, links: Links) -> LocalGradients:
     """The same with more laws than two, or with offsets."""
-    grid, numbers = radio_map.grid, radio_map.offset_numbers(links)
+    numbers = radio_map.offset_numbers(links)
     offsets = np.append(radio_map.offsets.values, 0.0)  # the last one is nobody's
-    gain = links.gain_db - offsets[numbers].sum(axis=0)
-    powers, theta = np.array(radio_map.propagation.powers), radio_map.propagation.as_array()
-    residuals = np.empty(len(gain))
+    own = links.kernel_links(links.gain_db - offsets[numbers].sum(axis=0))
+    made, residuals = _room(radio_map, links.users), np.empty(len(own.gain))
 
     def part(start: int, stop: int) -> None:
         degrees.user_gradients(
-            start, stop, links.offsets, links.user_xyz, links.bs_xyz, gain, grid.frame,
-            radio_map.terrain, powers, theta, loss, by_heights, by_theta, residuals,
+            start=start, stop=stop, links=own, model=radio_map.kernel_model, out=made,
+            residuals=residuals,
         )  # fmt: skip
 
     threads.run_parts(part, threads.even_groups(links.offsets))
@@ -121,4 +120,5 @@ def _rich_gradients(
     by_offsets = np.zeros((links.users, len(offsets)))
     for own in numbers:
         np.add.at(by_offsets, (user, own), slopes)
-    return LocalGradients(loss, by_heights, np.hstack([by_theta, by_offsets[:, :-1]]), links.counts)
+    by_theta = np.hstack([made.by_theta, by_offsets[:, :-1]])
+    return LocalGradients(made.losses, made.by_heights, by_theta, links.counts)

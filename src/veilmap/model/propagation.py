@@ -1,10 +1,12 @@
 """θ: how gain falls with distance, for clear links, blocked ones and those in between."""
 
 from dataclasses import astuple, dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from veilmap._kernels.arguments import Laws
 from veilmap._util import checks
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
@@ -107,9 +109,9 @@ class Propagation:
         return np.array([*astuple(self)[:_NAMED], *rest])
 
     @property
-    def parameters(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The powers of the laws between, and θ: as the kernels take them."""
-        return np.array(self.powers), self.as_array()
+    def kernel_laws(self) -> Laws:
+        """The laws as the kernels take them."""
+        return Laws(powers=np.array(self.powers), theta=self.as_array())
 
     def gain(self, log_distance: NDArray[np.float64], los: NDArray) -> NDArray[np.float64]:
         """Gain in dB where ``los`` is the share (0 … 1) or truth of line of sight."""
@@ -130,3 +132,16 @@ class Propagation:
         intercepts, slopes = self.as_array().reshape(-1, 2).T
         laws = intercepts[:, None] + slopes[:, None] * log_distance
         return np.einsum("kj,kj->j", self.shares(obstruction), laws)
+
+
+@lru_cache(maxsize=32)
+def at_100_m(laws: int, others: int = 0) -> NDArray[np.float64]:
+    """A with ∂F/∂(gain at 100 m, slope) = A ∂F/∂(intercept, slope) for each of the laws.
+
+    β = (gain at 100 m) − 2α: intercepts at 1 m are far from any data, and a change of slope
+    alone would move every gain. ``others`` are parameters after the laws that stay as they are.
+    """
+    result = np.eye(2 * laws + others)
+    result[: 2 * laws, : 2 * laws] = np.kron(np.eye(laws), [[1.0, 0.0], [-2.0, 1.0]])
+    result.flags.writeable = False
+    return result

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
+from veilmap._kernels.arguments import Ends, Model, Terrain
 from veilmap._util import checks, threads
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
@@ -127,13 +128,14 @@ class RadioMap:
         object.__setattr__(self, "sharpness", sharpness)
 
     @cached_property
-    def terrain(self) -> tuple[NDArray[np.float64], float, float, float]:
+    def kernel_model(self) -> Model:
         """The map as the kernels take it."""
         low, high = float(self.heights.min()), float(self.heights.max())
         datum = 0.5 * (low + high)  # centred, so that exponentials of the range stay finite
         raised = np.exp(self.sharpness * (self.heights.ravel() - datum))
         top = high - math.log(kernels.CLEAR) / self.sharpness
-        return raised, top, datum, self.sharpness
+        terrain = Terrain(raised=raised, top=top, datum=datum, sharpness=self.sharpness)
+        return Model(frame=self.grid.frame, terrain=terrain, laws=self.propagation.kernel_laws)
 
     @property
     def theta(self) -> NDArray[np.float64]:
@@ -190,36 +192,34 @@ class RadioMap:
 
     def los_weight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
         """S of each link: 1 for a clear one, 0 for a blocked one."""
-        user, bs = paired(user_xyz, bs_xyz)
-        weights = np.empty(len(user))
-
-        def part(start: int, stop: int) -> None:
-            kernels.los_weights(start, stop, user, bs, self.grid.frame, self.terrain, weights)
-
-        threads.run_parts(part, threads.even_parts(len(user)))
-        return weights
+        return self._for_links(kernels.los_weights, paired(user_xyz, bs_xyz))
 
     def obstruction(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
         """−log S of each link: 0 for a clear one, the more the deeper it is blocked."""
-        user, bs = paired(user_xyz, bs_xyz)
-        depths = np.empty(len(user))
+        return self._for_links(degrees.obstructions, paired(user_xyz, bs_xyz))
+
+    def _for_links(self, kernel: Callable[..., None], ends: Ends) -> NDArray[np.float64]:
+        """What a kernel finds for each link, (J,)."""
+        found = np.empty(len(ends.user))
 
         def part(start: int, stop: int) -> None:
-            degrees.obstructions(start, stop, user, bs, self.grid.frame, self.terrain, depths)
+            kernel(start=start, stop=stop, ends=ends, model=self.kernel_model, out=found)
 
-        threads.run_parts(part, threads.even_parts(len(user)))
-        return depths
+        threads.run_parts(part, threads.even_parts(len(found)))
+        return found
 
     def clear(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.bool_]:
         """Whether every obstacle under a link is lower than it (the segmented model)."""
-        user, bs = paired(user_xyz, bs_xyz)
-        clear = np.empty(len(user), dtype=np.bool_)
-        heights = self.heights.ravel()
+        ends = paired(user_xyz, bs_xyz)
+        clear = np.empty(len(ends.user), dtype=np.bool_)
+        heights, frame = self.heights.ravel(), self.grid.frame
 
         def part(start: int, stop: int) -> None:
-            kernels.clear_of_obstacles(start, stop, user, bs, self.grid.frame, heights, clear)
+            kernels.clear_of_obstacles(
+                start=start, stop=stop, ends=ends, frame=frame, heights=heights, clear=clear
+            )
 
-        threads.run_parts(part, threads.even_parts(len(user)))
+        threads.run_parts(part, threads.even_parts(len(clear)))
         return clear
 
     def predict(

@@ -31,23 +31,23 @@ class Draw:
         if self.key is None:
             return system_normals(count)
         values = np.zeros(count)
-        sampling.add_normals(self.seed(""), values, np.ones(count))
+        sampling.add_normals(seed=self.seed(""), values=values, variances=np.ones(count))
         return values
 
     def add_noise(self, values: NDArray[np.float64], variances: NDArray[np.float64]) -> None:
         """Add noise of these variances; where it is 0, nothing is drawn."""
         if self.key is None:
             normals = system_normals(int(np.count_nonzero(variances)))
-            sampling.add_scaled(values, variances, normals)
+            sampling.add_scaled(values=values, variances=variances, normals=normals)
         else:
-            sampling.add_normals(self.seed(""), values, variances)
+            sampling.add_normals(seed=self.seed(""), values=values, variances=variances)
 
     def words(self, count: int, purpose: str) -> NDArray[np.uint64]:
         """Random 64-bit words."""
         if self.key is None:
             return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         words = np.empty(count, dtype=np.uint64)
-        sampling.fill_words(self.seed(purpose), words)
+        sampling.fill_words(seed=self.seed(purpose), out=words)
         return words
 
     def seed(self, purpose: str) -> NDArray[np.uint64]:

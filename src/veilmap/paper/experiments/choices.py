@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilmap._kernels import allocation
+from veilmap._kernels.arguments import Axes, NoiseShape
 from veilmap.federation import NoiseAwareStep, PlainDescent
 from veilmap.federation.steps import StepRule
 from veilmap.model.gradients import local_gradients
@@ -65,9 +66,11 @@ class Leaning(Task):
             kappa = self.tradeoff * mean**2 / side**2 * (3 - 2 / grid.cells)
         x, y, unit = unit_free(grid, places)
         variances = np.zeros_like(clipped)
+        shape = NoiseShape(budget=self.budget, kappa=kappa, axes=Axes(x=x, y=y))
         allocation.aligned_variances(
-            0, len(clipped), clipped, unit, x, y, self.budget, kappa, energies, variances
-        )
+            start=0, stop=len(clipped), gradients=clipped, energies=energies, positions=unit,
+            shape=shape, variances=variances,
+        )  # fmt: skip
         squared = [
             theory.attacker_error(g, v, grid, p)
             for g, v, p in zip(clipped, variances, places, strict=True)

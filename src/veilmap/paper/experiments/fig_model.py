@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.figures.content import SideView
-from veilmap.geometry.grid import Crossings, trace
+from veilmap.geometry.tracing import Crossings, trace
 from veilmap.paper.experiments.base import Experiment, Outcomes
 from veilmap.paper.experiments.results import Result
 from veilmap.paper.experiments.tasks import Task

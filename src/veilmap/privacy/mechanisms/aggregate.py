@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import few_cells
+from veilmap._kernels.arguments import Rounding
 from veilmap._util import checks
 from veilmap._util.options import option
 from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_all, run_parts
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
-from veilmap.model.theta import at_100_m
+from veilmap.model.propagation import at_100_m
 from veilmap.privacy.mechanisms.base import Answer, Contribution, Mechanism, norms_of
 from veilmap.privacy.mechanisms.guarantees import PrivateSums
 from veilmap.privacy.mechanisms.lattice import DiscreteGaussian, discrete_gaussian
@@ -194,10 +195,13 @@ class AggregateGaussian(Mechanism):
         theta = self._theta_on_lattice(raw.propagation, raw.laws, coins.seeds)
         sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
         sent = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
+        rounding = Rounding(
+            clip=how.clip, scale=how.scale, limits=np.full(users, how.limit), seeds=coins.seeds
+        )
 
         def part(start: int, stop: int) -> None:
             few_cells.rows_on_lattice(
-                start, stop, heights, norms, how.clip, how.scale, how.limit, coins.seeds, sent
+                start=start, stop=stop, rows=heights, lengths=norms, rounding=rounding, out=sent
             )
             sent[start:stop, cells:] = theta[start:stop]
             sent[start:stop] *= coins.takes_part[start:stop, None]
@@ -281,9 +285,12 @@ class AggregateGaussian(Mechanism):
         if not np.isfinite(norms).all():
             raise ConfigurationError("a gradient has an entry that is not finite")
         result = np.empty(theta.shape, dtype=np.int64)
-        few_cells.rows_on_lattice(
-            0, len(theta), theta, norms, self.theta_clip,
-            self._theta_scale * self.steps / self.clip,
-            self._limit(self.theta_share, theta.shape[1]), ~seeds, result,
+        limit = self._limit(self.theta_share, theta.shape[1])
+        rounding = Rounding(
+            clip=self.theta_clip, scale=self._theta_scale * self.steps / self.clip,
+            limits=np.full(len(theta), limit), seeds=~seeds,
         )  # fmt: skip
+        few_cells.rows_on_lattice(
+            start=0, stop=len(theta), rows=theta, lengths=norms, rounding=rounding, out=result
+        )
         return result

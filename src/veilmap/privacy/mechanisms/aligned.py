@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import allocation
+from veilmap._kernels.arguments import Axes, NoiseShape
 from veilmap._util.options import option
 from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_parts
@@ -71,11 +72,13 @@ class GeometryAligned(BudgetedNoise):
         variances = np.empty_like(gradients)
         x, y, places = unit_free(grid, user_xy)
         kappa = self.variance_weight(grid.cells)
+        shape = NoiseShape(budget=self.noise_budget, kappa=kappa, axes=Axes(x=x, y=y))
 
         def part(start: int, stop: int) -> None:
             allocation.aligned_variances(
-                start, stop, gradients, places, x, y, self.noise_budget, kappa, energies, variances
-            )
+                start=start, stop=stop, gradients=gradients, energies=energies, positions=places,
+                shape=shape, variances=variances,
+            )  # fmt: skip
 
         run_parts(part, even_parts(len(gradients)))
         return variances

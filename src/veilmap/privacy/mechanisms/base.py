@@ -281,7 +281,11 @@ def norms_of(gradients: NDArray[np.float64]) -> NDArray[np.float64]:
     """‖row‖ of each row, to the same bits alone or among others."""
     result = np.empty(len(gradients))
     dense = np.ascontiguousarray(gradients)
-    run_parts(lambda start, stop: rows.lengths(start, stop, dense, result), even_parts(len(dense)))
+
+    def part(start: int, stop: int) -> None:
+        rows.lengths(start=start, stop=stop, rows=dense, out=result)
+
+    run_parts(part, even_parts(len(dense)))
     return result
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import sampling
+from veilmap._kernels.arguments import Table
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.noise import Draw
 
@@ -50,11 +51,13 @@ class DiscreteGaussian:
         """Add independent numbers to those in ``total``."""
         count = len(total)
         words = draw.words(count + _SPARE, "noise")
-        first = -(len(self._high) // 2)
-        used = sampling.add_from_table(
-            words[:count], words[count:], self._high, self._low, self._guide,
-            np.uint64(64 - _GUIDE_BITS), first, total,
+        table = Table(
+            high=self._high, low=self._low, guide=self._guide,
+            shift=np.uint64(64 - _GUIDE_BITS), first=-(len(self._high) // 2),
         )  # fmt: skip
+        used = sampling.add_from_table(
+            words=words[:count], spare=words[count:], table=table, total=total
+        )
         if used > _SPARE:
             raise RuntimeError("the random source repeats itself")
 

@@ -146,7 +146,7 @@ class RunningSum:
     def add(self, heights: NDArray, propagation: NDArray, weight: int) -> None:
         """Add one user's upload to the sum of the first tile."""
         lane = self.of_tile(self.users % LANES, 0)
-        rows.add_weighted(heights, float(weight), lane)
+        rows.add_weighted(row=heights, weight=float(weight), total=lane)
         lane[self.cells[0] :] += weight * propagation
         self.weights[0] += weight
         self.users += 1

@@ -7,16 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.data.antennas import BEAM_WIDTH_DEG
-from veilmap.errors import DataError, VeilmapError
-from veilmap.ingest import _positions
-from veilmap.ingest._parsing import Ids, Mask
-from veilmap.ingest._positions import Place
-from veilmap.ingest._rows import Rows
-from veilmap.ingest._sieve import Sieve
-from veilmap.ingest._stations import StationList
-from veilmap.ingest._values import LinkValues
+from veilmap.errors import ConfigurationError
+from veilmap.ingest import positions
 from veilmap.ingest.options import Options
-from veilmap.ingest.results import Stations, Values
+from veilmap.ingest.parsing import Ids, Mask
+from veilmap.ingest.positions import Place
+from veilmap.ingest.results import Sieve, Stations, Values
+from veilmap.ingest.rows import LinkValues, Rows
+from veilmap.ingest.stations import StationList
+from veilmap.ingest.tables import about
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Ends:
     notes: tuple[str, ...]
 
 
-def of_links(
+def ends_of_links(
     rows: Rows, listed: StationList | None, values: LinkValues, sieve: Sieve, options: Options
 ) -> Ends:
     """Positions of both ends; links with an end that cannot be placed are left out."""
@@ -95,14 +94,12 @@ def _numbers(bs: Ids | None, listed: StationList) -> NDArray[np.int64]:
 
 
 def _system(rows: Rows, user: Place, bs: Place, options: Options) -> str | None:
-    try:
-        return _positions.common_system(user, bs, options.crs)
-    except VeilmapError as error:
-        raise DataError(f"{rows.raw.path}: {error}") from None
+    with about(rows.raw.path):
+        return positions.common_system(user, bs, options.crs)
 
 
 def _end(place: Place, crs: str | None, z: Values) -> End:
-    flat = _positions.in_system(place, crs)
+    flat = positions.in_system(place, crs)
     degrees = np.column_stack([place.x, place.y])
     if not place.degrees:
         degrees = np.full_like(degrees, np.nan)
@@ -114,9 +111,10 @@ def _heights(place: Place, default: float | None, end: str, path: Path) -> Value
     if place.z is not None:
         return place.z
     if default is None:
-        raise DataError(
-            f"{path} does not say how high the base stations are: name a column"
-            " (--column bs_z=COLUMN), or give one height for all with bs_height (--bs-height)"
+        raise ConfigurationError(
+            f"{path} does not say how high the base stations are: name bs_z in columns, or give"
+            " one height for all as bs_height",
+            "bs_height",
         )
     return np.full(len(place.x), default)
 

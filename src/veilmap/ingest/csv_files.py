@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from veilmap.errors import DataError
-from veilmap.ingest._raw import RawTable
+from veilmap.errors import ConfigurationError, DataError
+from veilmap.ingest.tables import RawTable, first_line
 
 _SEPARATORS = {",": "','", ";": "';'", "\t": "tab"}
 _SAMPLE_BYTES = 1 << 16
@@ -101,7 +101,7 @@ class CsvFile:
                 broken.clear()
                 table = parse(threads=False)
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-            raise DataError(f"{self.path} cannot be read as CSV: {_first_line(error)}") from None
+            raise DataError(f"{self.path} cannot be read as CSV: {first_line(error)}") from None
         return table, broken
 
 
@@ -116,17 +116,23 @@ def _as_utf8(path: Path, encoding: str) -> bytes:
         if encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
             data = data.decode(encoding).encode()
         elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise DataError(f"{path} is UTF-16 text; read it with encoding='utf-16'")
+            raise ConfigurationError(
+                f"{path} is UTF-16 text; read it with encoding='utf-16'", "encoding"
+            )
         else:
             data.decode()
     except LookupError:
-        raise DataError(f"there is no encoding {encoding!r}; try 'utf-8' or 'latin-1'") from None
+        raise ConfigurationError(
+            f"there is no encoding {encoding!r}; try 'utf-8' or 'latin-1'", "encoding"
+        ) from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        hint = "if it is text of another kind, say so with encoding='latin-1' (--encoding latin-1)"
+        where = f"{path}, line {line}: not {encoding} text"
         if b"\0" in data[:_SAMPLE_BYTES]:
-            hint = "it does not look like text"
-        raise DataError(f"{path}, line {line}: not {encoding} text; {hint}") from None
+            raise DataError(f"{where}; it does not look like text") from None
+        raise ConfigurationError(
+            f"{where}; for text of another kind, give its encoding, such as 'latin-1'", "encoding"
+        ) from None
     data = data.removeprefix(codecs.BOM_UTF8)
     if b"\0" in data[:_SAMPLE_BYTES]:
         raise DataError(f"{path} does not look like text; is its ending right?")
@@ -169,7 +175,3 @@ def _decimal(path: Path, lines: Sequence[str], separator: str) -> str:
             " write them with a decimal point"
         )
     return ","
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

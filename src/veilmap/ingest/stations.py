@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.data.antennas import impossible_widths
-from veilmap.errors import DataError, VeilmapError
-from veilmap.ingest import _names, _parsing, _positions
-from veilmap.ingest._positions import Place
-from veilmap.ingest._raw import RawTable, TableFile
+from veilmap.errors import ConfigurationError, DataError
+from veilmap.ingest import columns, parsing, positions
+from veilmap.ingest.positions import OFF_EARTH, Place
 from veilmap.ingest.results import Stations, Values
+from veilmap.ingest.tables import BROKEN, RawTable, TableFile, about
 
 
 @dataclass(frozen=True)
@@ -39,27 +39,28 @@ class StationList:
         return np.where(listed[number] == wanted, number, -1)
 
 
-def listed(file: TableFile, given: Mapping[str, str]) -> StationList:
+def listed_stations(file: TableFile, given: Mapping[str, str]) -> StationList:
     """The base stations of a file; nothing in it may be missing or wrong."""
-    names = _names.of_stations(file, given)
+    names = columns.of_stations(file, given)
     if "bs" not in names:
-        raise DataError(
-            f"{file.path} has no column for the base stations' ids; name it with columns"
-            f" (--column bs=…); it has {_names.listed(file.names)}"
+        raise ConfigurationError(
+            f"{file.path} has no column for the base stations' ids; name it in columns as bs;"
+            f" it has {columns.listed(file.names)}",
+            "columns",
         )
     raw = file.load([*dict.fromkeys(names.values())], text=[names["bs"]])
     if len(raw.broken):
-        _stop(raw, raw.broken, "the line does not have as many fields as line 1")
+        _stop(raw, raw.broken, BROKEN)
     if len(raw) == 0:
         raise DataError(f"{raw.path} lists no base station")
-    ids = _parsing.ids(raw.columns.column(names["bs"]))
+    ids = parsing.ids(raw.columns.column(names["bs"]))
     if ids.missing.any():
         _stop(raw, raw.numbers[ids.missing], f"{names['bs']} is missing")
     again = np.setdiff1d(np.arange(len(raw)), np.unique(ids.codes, return_index=True)[1])
     if len(again):
         _stop(raw, raw.numbers[again], f"base station {ids.rows()[again[0]]} is listed twice")
     numbers = {
-        ours: _parsing.numbers(raw.columns.column(theirs), raw.decimal)
+        ours: parsing.numbers(raw.columns.column(theirs), raw.decimal)
         for ours, theirs in names.items()
         if ours != "bs"
     }
@@ -68,7 +69,7 @@ def listed(file: TableFile, given: Mapping[str, str]) -> StationList:
             _stop(raw, raw.numbers[parsed.unreadable], f"{names[ours]} is not a number")
     place = _place(raw, names, given, numbers)
     _check_antennas(raw, names, numbers)
-    antenna = [numbers[name].values if name in numbers else None for name in _names.ANTENNA]
+    antenna = [numbers[name].values if name in numbers else None for name in columns.ANTENNA]
     return StationList(ids.rows(), place, *antenna)
 
 
@@ -76,27 +77,22 @@ def _place(
     raw: RawTable,
     names: Mapping[str, str],
     given: Mapping[str, str],
-    numbers: Mapping[str, _parsing.Parsed],
+    numbers: Mapping[str, parsing.Parsed],
 ) -> Place:
-    try:
-        chosen = _positions.axes("bs", names, given, raw.points is not None)
-    except VeilmapError as error:
-        raise DataError(f"{raw.path}: {error}") from None
-    place = _positions.place(raw, "bs", chosen, numbers)
+    with about(raw.path):
+        chosen = positions.axes("bs", names, given, raw.points is not None)
+    place = positions.place(raw, "bs", chosen, numbers)
     ends = [place.x, place.y, *([] if place.z is None else [place.z])]
     unknown = ~np.isfinite(np.column_stack(ends)).all(axis=1)
     if unknown.any():
         _stop(raw, raw.numbers[unknown], "a position or height is missing")
     if place.off_earth().any():
-        _stop(
-            raw, raw.numbers[place.off_earth()],
-            "a latitude is beyond 90° or a longitude beyond 180° (are they swapped?)",
-        )  # fmt: skip
+        _stop(raw, raw.numbers[place.off_earth()], OFF_EARTH)
     return place
 
 
 def _check_antennas(
-    raw: RawTable, names: Mapping[str, str], numbers: Mapping[str, _parsing.Parsed]
+    raw: RawTable, names: Mapping[str, str], numbers: Mapping[str, parsing.Parsed]
 ) -> None:
     if "azimuth" in numbers:
         endless = np.isinf(numbers["azimuth"].values)

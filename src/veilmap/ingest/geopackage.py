@@ -12,8 +12,8 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
-from veilmap.errors import DataError
-from veilmap.ingest._raw import RawTable
+from veilmap.errors import ConfigurationError, DataError, MissingExtraError
+from veilmap.ingest.tables import RawTable, first_line
 
 _POINT = 0  # shapely's number for points
 _NOTHING = -1
@@ -31,11 +31,14 @@ class GeoPackageFile:
         with _Reading(self.path) as pyogrio:
             layers = [str(name) for name, _ in pyogrio.list_layers(self.path)]
         if self.layer is not None and self.layer not in layers:
-            raise DataError(f"{self.path} has no layer {self.layer!r}; it has {', '.join(layers)}")
+            raise ConfigurationError(
+                f"{self.path} has no layer {self.layer!r}; it has {', '.join(layers)}", "layer"
+            )
         if self.layer is None and len(layers) != 1:
-            raise DataError(
+            raise ConfigurationError(
                 f"{self.path} has {len(layers)} layers ({', '.join(layers)});"
-                " choose one with layer=… (--layer)"
+                " choose one with layer",
+                "layer",
             )
         return self.layer or layers[0]
 
@@ -96,8 +99,8 @@ class _Reading:
             import pyogrio.raw
         except ImportError:
             self._catching.__exit__(None, None, None)
-            raise DataError(
-                f"{self.path}: GeoPackage files need pyogrio: pip install 'veilmap[geo]'"
+            raise MissingExtraError(
+                f"{self.path}: GeoPackage files need pyogrio: pip install 'veilmap[geo]'", "geo"
             ) from None
         return pyogrio
 
@@ -106,5 +109,6 @@ class _Reading:
         said = (" ".join(str(one.message).split()) for one in self._caught or ())
         self.warned = tuple(dict.fromkeys(said))
         if isinstance(error, RuntimeError | ValueError | OSError | pa.ArrowException):
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise DataError(f"{self.path} cannot be read as GeoPackage: {reason}") from None
+            raise DataError(
+                f"{self.path} cannot be read as GeoPackage: {first_line(error)}"
+            ) from None

@@ -2,9 +2,10 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
-from veilmap.errors import DataError
-from veilmap.ingest._raw import TableFile
+from veilmap.errors import ConfigurationError, DataError
+from veilmap.ingest.tables import TableFile
 
 IDS = ("user", "bs", "device")
 USER_PLACE = ("user_x", "user_y", "user_z", "latitude", "longitude", "altitude")
@@ -24,8 +25,8 @@ def checked(given: Mapping[str, str] | None) -> dict[str, str]:
     """``given`` if it is about columns of ours."""
     for ours in given or {}:
         if ours not in (*TABLE, *ANTENNA):
-            raise DataError(
-                f"there is no column {ours!r} to name; there are {', '.join((*TABLE, *ANTENNA))}"
+            raise ConfigurationError(
+                f"columns has {ours!r}, which is none of {', '.join((*TABLE, *ANTENNA))}", "columns"
             )
     return dict(given or {})
 
@@ -78,7 +79,9 @@ def require(file: TableFile, name: str, purpose: str) -> None:
     if count == 0:
         near = difflib.get_close_matches(name, file.names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {listed(file.names)}"
-        raise DataError(f"{file.path} has no column {name!r} (for {purpose}); {hint}")
+        raise ConfigurationError(
+            f"{file.path} has no column {name!r} (for {purpose}); {hint}", "columns"
+        )
 
 
 def listed(names: Sequence[str]) -> str:
@@ -86,3 +89,20 @@ def listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name)[1:-1] for name in names[:_COLUMNS_SHOWN])
     more = f" and {len(names) - _COLUMNS_SHOWN} more" * (len(names) > _COLUMNS_SHOWN)
     return shown + more
+
+
+def of_wide(file: TableFile, wanted: Sequence[str]) -> list[str]:
+    """The columns that names or patterns such as "site-*" mean, in the file's order."""
+    chosen = set()
+    for pattern in wanted:
+        matching = {name for name in file.names if name == pattern or fnmatchcase(name, pattern)}
+        if not matching:
+            raise ConfigurationError(
+                f"{file.path} has no column {pattern!r} for a base station;"
+                f" it has {listed(file.names)}",
+                "wide",
+            )
+        chosen |= matching
+    for name in chosen:
+        require(file, name, "a base station")
+    return [name for name in file.names if name in chosen]

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.errors import DataError
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.geometry import coordinates
-from veilmap.ingest._parsing import Mask, Parsed
-from veilmap.ingest._raw import RawTable
+from veilmap.ingest.parsing import Mask, Parsed
+from veilmap.ingest.tables import RawTable
 
 Values = NDArray[np.float64]
+OFF_EARTH = "a latitude is beyond 90° or a longitude beyond 180° (are they swapped?)"
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,14 @@ def axes(
     named = [pair for pair in there if any(name in given for name in pair)]
     there = named if len(named) == 1 else there
     if len(there) == 2:
-        raise DataError(
-            f"both {' and '.join(metres)} and {' and '.join(degrees)} are there; name the columns"
-            f" to take, such as {metres[0]}={names.get(metres[0], '…')}"
+        raise ConfigurationError(
+            f"both {' and '.join(metres)} and {' and '.join(degrees)} are there; name those to"
+            f" take in columns, such as {metres[0]}={names.get(metres[0], '…')}",
+            "columns",
         )
     if there and not all(name in names for name in there[0]):
         lacking = next(name for name in there[0] if name not in names)
-        raise DataError(f"no column for {lacking}; name it with columns (--column {lacking}=…)")
+        raise ConfigurationError(f"no column for {lacking}; name it in columns", "columns")
     if there and (named or not has_points):
         return there[0]
     return ()
@@ -105,9 +107,10 @@ def common_system(user: Place, bs: Place, wanted: str | None) -> str | None:
         return coordinates.checked(wanted)
     for one, other in ((user, bs), (bs, user)):
         if one.degrees and not other.degrees and other.crs is None:
-            raise DataError(
+            raise ConfigurationError(
                 f"{' and '.join(one.names)} are degrees, {' and '.join(other.names)} metres:"
-                " say of which coordinate system with crs=… (--crs)"
+                " give the coordinate system as crs",
+                "crs",
             )
     known = next((end.crs for end in (user, bs) if end.crs and not end.degrees), None)
     if known is not None:

@@ -1,0 +1,142 @@
+"""Tables as their files have them, before anything is made of them."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from veilmap._util import files
+from veilmap.data import table_files
+from veilmap.data.antennas import Antennas
+from veilmap.data.measurements import ANTENNAS_NOTE, CRS_NOTE
+from veilmap.errors import ConfigurationError, DataError
+
+_TEXT = (".csv", ".tsv", ".txt")
+BROKEN = "the line does not have as many fields as line 1"
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """Columns of a file.
+
+    Attributes
+    ----------
+    columns : Arrow table
+        Those asked for, under their names in the file.
+    numbers : (n,) int
+        What the reader calls each row: its line of a text, its row (from 0) elsewhere.
+    broken : (k,) int
+        Numbers of rows that could not be split into columns; they are not in ``columns``.
+    decimal : "." or ","
+        How numbers in columns of text are written.
+    points : (n, 3) float, optional
+        Of a layer of points; NaN where there is no point or no height.
+    crs : str, optional
+        What the file says its positions are in.
+    antennas : Antennas, optional
+        What the file says of its base stations' antennas.
+    notes : tuple of str
+        What had to be found out about the file.
+    """
+
+    path: Path
+    columns: pa.Table
+    numbers: NDArray[np.int64]
+    row_word: Literal["line", "row"] = "row"
+    broken: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    decimal: str = "."
+    points: NDArray[np.float64] | None = None
+    crs: str | None = None
+    antennas: Antennas | None = None
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+class TableFile(Protocol):
+    """A file that holds a table."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+
+    @property
+    def names(self) -> list[str]:
+        """Its columns' names."""
+
+    def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
+        """The ``wanted`` columns; those in ``text`` as they are written."""
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A Parquet file; one of ours also knows its coordinate system and antennas."""
+
+    path: Path
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        try:
+            return list(pa.parquet.read_schema(self.path).names)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise self._unreadable(error) from None
+
+    def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
+        """The ``wanted`` columns; Parquet knows their types, so ``text`` says nothing new."""
+        try:
+            table = pa.parquet.ParquetFile(self.path).read(columns=list(wanted))
+            table.validate(full=True)  # text may be damaged
+            crs, note = (
+                table_files.note(self.path, "parquet", n) for n in (CRS_NOTE, ANTENNAS_NOTE)
+            )
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise self._unreadable(error) from None
+        with about(self.path):
+            antennas = None if note is None else Antennas.from_text(note)
+        rows = np.arange(table.num_rows)
+        return RawTable(self.path, table, rows, crs=crs, antennas=antennas)
+
+    def _unreadable(self, error: Exception) -> DataError:
+        return DataError(f"{self.path} cannot be read as parquet: {first_line(error)}")
+
+
+def opened(path: Path, encoding: str = "utf-8", layer: str | None = None) -> TableFile:
+    """The table in a file, by the file's ending."""
+    path = files.existing(path)
+    ending = path.suffix.lower()
+    if ending in _TEXT:
+        from veilmap.ingest.csv_files import CsvFile
+
+        return CsvFile(path, encoding)
+    if ending == ".parquet":
+        return ParquetFile(path)
+    if ending == ".gpkg":
+        from veilmap.ingest.geopackage import GeoPackageFile
+
+        return GeoPackageFile(path, layer)
+    raise DataError(f"{path}: tables are read from {', '.join(_TEXT)}, .parquet and .gpkg")
+
+
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """Errors in here begin with the file they are about."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}", error.parameter) from None
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def first_line(error: Exception) -> str:
+    """What a library says, in one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
