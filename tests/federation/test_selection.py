@@ -7,7 +7,7 @@ import pytest
 
 import veilmap as vm
 from veilmap.baselines import LogDistance
-from veilmap.federation.selection import Model, Trial, choose, preferred, with_field
+from veilmap.federation.selection import Model, ModelTrial, choose, preferred, with_field
 from veilmap.model.radio_map import log_distance
 
 MASTS = np.array([[20.0, 20.0, 25.0], [180.0, 40.0, 30.0], [90.0, 170.0, 20.0]])
@@ -125,7 +125,7 @@ def test_without_obstacles_there_is_one_law():
     floor = vm.NoiseAwareStep().floor
     np.testing.assert_array_equal(fitted.heights, np.full(GRID.shape, floor))
     line = LogDistance().fit(data)
-    assert fitted.propagation.los_slope == pytest.approx(line.slope, abs=0.02)
+    assert fitted.propagation.los_slope == pytest.approx(line.slope_, abs=0.02)
     for altitude in (0.0, 1.5, 30.0):
         places = unseen.user_xyz * [1, 1, 0] + [0, 0, altitude]
         expected = line.predict(places, unseen.bs_xyz)
@@ -190,7 +190,7 @@ def test_wrong_models_are_refused_in_words(make, message):
 
 def trial(model, *by_group):
     """A trial of a model whose groups have these errors, each of one link."""
-    return Trial(model, float(np.mean(by_group)), np.array(by_group) / len(by_group))
+    return ModelTrial(model, float(np.mean(by_group)), np.array(by_group) / len(by_group))
 
 
 NONE, TWO, THREE = Model(obstacles=False), Model(), Model(degrees=3)

@@ -1,6 +1,7 @@
 """The radio map as a scikit-learn estimator, to be judged beside other models.
 
-The only place with scikit-learn, which is an extra: `veilmap` imports this when asked for it.
+It wraps `FederatedMap` for X and y. scikit-learn is an extra: `veilmap` imports this when asked
+for it.
 """
 
 from collections.abc import Collection
@@ -12,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap.baselines.base import fitted
+from veilmap.compare.radio_maps import FederatedMap
 from veilmap.data.measurements import DUPLICATE, BadRowsError, Measurements, listed
-from veilmap.errors import ConfigurationError
-from veilmap.federation import train
+from veilmap.errors import ConfigurationError, MissingExtraError
 from veilmap.federation.selection import Model
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
@@ -25,8 +27,8 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
-    raise ConfigurationError(
-        "RadioMapRegressor needs scikit-learn: pip install 'veilmap[learn]'"
+    raise MissingExtraError(
+        "RadioMapRegressor needs scikit-learn: pip install 'veilmap[learn]'", "learn"
     ) from None
 
 _POSITIONS = 6
@@ -130,11 +132,15 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
             )
         links = self._link_columns(X)
         data = _measurements(_users(self.users, groups, links), links, y)
-        step = Model(degrees=self.degrees).step
-        run = train(
-            data, self._grid(links), mechanism=self.mechanism, rounds=self.rounds, step=step,
-            calibrate=self.calibrate, stations=data.stations, seed=_seed(self.random_state),  # type: ignore[arg-type]
-        )  # fmt: skip
+        model = Model(degrees=self.degrees, calibrate=tuple(self.calibrate))  # type: ignore[arg-type]
+        learned = FederatedMap(
+            self._grid(links),
+            model,
+            self.rounds,
+            mechanism=self.mechanism,
+            seed=_seed(self.random_state),
+        ).fit(data)
+        run = fitted(learned.run_)
         self.radio_map_ = run.radio_map
         self.n_iter_ = len(run.history)
         return self

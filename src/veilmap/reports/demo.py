@@ -15,7 +15,7 @@ from veilmap._util import files
 from veilmap.attacks import Differencing, MatchedFilter, WeightedCentroid
 from veilmap.auditing.audit import audit
 from veilmap.baselines import (
-    Baseline,
+    Estimator,
     LogDistance,
     NearestNeighbours,
     OrdinaryKriging,
@@ -136,7 +136,7 @@ def _kept(runs_in: Path | None, name: str, unseen: Measurements) -> dict[str, An
     return {"out": runs_in / folder_of(name), "test": unseen}
 
 
-def _baselines() -> dict[str, Baseline]:
+def _baselines() -> dict[str, Estimator]:
     return {
         "log-distance": LogDistance(),
         "k nearest neighbours": NearestNeighbours(),
@@ -144,7 +144,7 @@ def _baselines() -> dict[str, Baseline]:
     }
 
 
-def _timed(name: str, baseline: Baseline, data: Measurements, unseen: Measurements) -> Row:
+def _timed(name: str, baseline: Estimator, data: Measurements, unseen: Measurements) -> Row:
     started = time.perf_counter()
     try:
         mae = mean_absolute_error(baseline.fit(data), unseen)
