@@ -11,7 +11,7 @@ from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from veilmap.data.measurements import Measurements
-    from veilmap.figures.content import Survey
+    from veilmap.figures.content import MeasuredGround
     from veilmap.ingest import Options
 
 app = typer.Typer(
@@ -128,7 +128,7 @@ def check(
     console.print(tables.doubts(result) if result.doubts else "Nothing looks wrong.")
     if picture is not None:
         survey = _survey(found.measurements, file)
-        console.print(f"Wrote {figures.save(figures.survey_figure(survey), picture)}")
+        console.print(f"Wrote {figures.save(figures.draw(survey), picture)}")
     if json_out is not None:
         files.write_json(result.as_dict(), json_out)
         console.print(f"Wrote {json_out}")
@@ -294,13 +294,13 @@ def _check_ending(what: str, path: Path, endings: Sequence[str]) -> None:
         raise ConfigurationError(f"{what} ends in {' or '.join(endings)}, not {path.name!r}")
 
 
-def _survey(data: "Measurements", file: Path) -> "Survey":
+def _survey(data: "Measurements", file: Path) -> "MeasuredGround":
     import numpy as np
 
-    from veilmap.figures.content import Survey
+    from veilmap.figures.content import MeasuredGround
 
     stations, first = np.unique(data.bs, return_index=True)
-    return Survey(
+    return MeasuredGround(
         f"{file.name}: {len(data):,} links of {len(data.users):,} users",
         data.user_xyz[:, :2], data.gain_db, data.bs_xyz[first, :2],
         tuple(str(bs) for bs in stations),

@@ -188,15 +188,15 @@ def _map_figures(scene: Scene, learned: Run, out: Path) -> list[Path]:
     truth = true_gain(scene, bs)
     gain = outdoors(scene, radio_map.predict_area(bs))
     drawn = {
-        "heights_true.png": figures.heights_figure(grid, scene.heights, "true heights"),
-        "heights_learned.png": figures.heights_figure(grid, radio_map.heights, "learned heights"),
-        "gain_predicted.png": figures.gain_figure(grid, gain, bs, "predicted gain at 1.5 m"),
-        "gain_error.png": figures.error_figure(grid, gain - truth, bs, "error of the gain"),
+        "heights_true.png": figures.heights(grid, scene.heights, "true heights"),
+        "heights_learned.png": figures.heights(grid, radio_map.heights, "learned heights"),
+        "gain_predicted.png": figures.gain(grid, gain, bs, "predicted gain at 1.5 m"),
+        "gain_error.png": figures.gain_error(grid, gain - truth, bs, "error of the gain"),
         "overview.png": figures.overview(
             grid, (scene.heights, radio_map.heights), (truth, gain), bs
         ),
     }
-    return [figures.save(figure, out / name) for name, figure in drawn.items()]
+    return [figures.save(figures.draw(picture), out / name) for name, picture in drawn.items()]
 
 
 def _upload_figure(
@@ -213,8 +213,8 @@ def _upload_figure(
         upload = seen.uploads[seen.clients.index(user)][None]
         panels.append((name, upload[0], attack.positions(upload, learned.transcript)[0]))
     position = data.mean_positions()[data.users.tolist().index(user)]
-    figure = figures.uploads_figure(scene.grid, panels, position, f"one user, round {number + 1}")
-    return figures.save(figure, out / "uploads.png")
+    picture = figures.uploads(scene.grid, panels, position, f"one user, round {number + 1}")
+    return figures.save(figures.draw(picture), out / "uploads.png")
 
 
 def _typical_user(learned: Run, number: int) -> int | str:
