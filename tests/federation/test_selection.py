@@ -7,6 +7,7 @@ import pytest
 
 import veilmap as vm
 from veilmap.baselines import LogDistance
+from veilmap.errors import ConfigurationError
 from veilmap.federation.selection import Model, ModelTrial, choose, preferred, with_field
 from veilmap.model.radio_map import log_distance
 
@@ -167,20 +168,20 @@ def test_models_say_what_they_are():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "named"),
     [
-        (lambda: Model(residual=0), "residual must be greater than 0"),
-        (lambda: Model(residual="wide"), "residual must be a number"),
+        (lambda: Model(residual=0), "residual"),
+        (lambda: Model(residual="wide"), "residual"),
         (lambda: Model(degrees=5), "degrees"),
         (lambda: Model(degrees=1), "degrees"),
-        (lambda: Model(calibrate=("masts",)).fit(open_ground(20), GRID), "calibrate takes"),
-        (lambda: choose(open_ground(20), open_ground(20), GRID, residuals=[]), "at least one of"),
+        (lambda: Model(calibrate=("masts",)).fit(open_ground(20), GRID), "calibrate"),
+        (lambda: choose(open_ground(20), open_ground(20), GRID, residuals=[]), "residuals"),
         (lambda: choose(open_ground(20), open_ground(20), GRID, degrees=[7]), "degrees"),
-        (lambda: with_field(vm.RadioMap(GRID, np.zeros(400)), open_ground(20), -3), "spacing must"),
+        (lambda: with_field(vm.RadioMap(GRID, np.zeros(400)), open_ground(20), -3), "spacing"),
     ],
 )
-def test_wrong_models_are_refused_in_words(make, message):
-    with pytest.raises(vm.VeilmapError, match=message) as error:
+def test_wrong_models_are_refused(make, named):
+    with pytest.raises(ConfigurationError, match=named) as error:
         make()
     assert "\n" not in str(error.value)
 

@@ -9,7 +9,7 @@ import typer
 from veilmap.cli.options import AllowMissing, Delta, console, writable_folder
 
 if TYPE_CHECKING:
-    from veilmap.federation.planning import Plan
+    from veilmap.federation.planning import PrivacyPlan
 
 
 def plan(
@@ -53,7 +53,7 @@ def plan(
         console.print(f"Wrote {json_out}")
 
 
-def _command(plan: "Plan") -> str:
+def _command(plan: "PrivacyPlan") -> str:
     """The training as a command line."""
     from veilmap.runs import command
 

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from veilmap import reports
 from veilmap.auditing.audit import Audit
-from veilmap.paper.experiments import Experiment, results
+from veilmap.paper import results
+from veilmap.paper.experiment import Experiment
 from veilmap.reports import metres
 from veilmap.reports.demo import Row
 
@@ -39,7 +40,7 @@ def demo_table(rows: Sequence[Row], seed: int) -> Table:
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
-    """A plan for a promise, as `Plan.as_dict` gives it."""
+    """A plan for a promise, as `PrivacyPlan.as_dict` gives it."""
     table = _table(f"{plan['users']:,} users with ε = {plan['epsilon']:.3g}, δ = {plan['delta']:g}")
     table.add_column("what", no_wrap=True)
     table.add_column("")

@@ -253,7 +253,9 @@ def choose(
     kinds = [Model(obstacles=False), *(Model(degrees=count) for count in tried)]
     kinds += [Model(degrees=count, wide=True) for count in tried[-1:]]
     if not residuals:
-        raise ConfigurationError("choose needs at least one of residuals; None is no field")
+        raise ConfigurationError(
+            "choose needs at least one of residuals; None is no field", "residuals"
+        )
     group = np.unique(validation.user if groups is None else groups, return_inverse=True)[1]
     trials = []
     for kind in kinds:

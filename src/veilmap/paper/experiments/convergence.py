@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from veilmap.figures.content import Curves, Line, Panel
 from veilmap.paper import theory
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.descents import Descent
-from veilmap.paper.experiments.results import Finding, Result, Row, Spread, Table
-from veilmap.paper.experiments.tasks import Outcome, Task
-from veilmap.paper.experiments.trials import AS_WRITTEN
+from veilmap.paper.descent import Descent
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.tasks import Outcome, Task
+from veilmap.paper.trials import AS_WRITTEN
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
 from veilmap.privacy.mechanisms.base import UploadNoise
 
@@ -38,6 +38,7 @@ class Convergence(Experiment):
     budgets: tuple[float, ...] = (0.0, 1.0, 10.0, 50.0)
 
     name = "convergence"
+    order = 11
     title = "The convergence bounds against runs"
     shows = (
         "Plain descent exactly as the lemma has it (a step of h, then one of θ at the new h, no"

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilmap.figures.content import Curves, Line, Panel
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.results import Finding, Result, Row, Spread, Table
-from veilmap.paper.experiments.tasks import Task
-from veilmap.paper.experiments.trials import POWERS
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.tasks import Task
+from veilmap.paper.trials import POWERS
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, UniformNoise
 
 _PAPER = {1.0: "above 220", 100.0: "about 150"}  # m, at large μ
@@ -23,6 +23,7 @@ class FigTradeoff(Experiment):
     tradeoffs: tuple[float, ...] = (1.0, 10.0, 50.0, 100.0)
 
     name = "fig-tradeoff"
+    order = 5
     title = "Attacker error against the trade-off ρ"
     shows = (
         "RMSE in metres of the centroid attacker with ν = 2 over nine rounds from first to last:"

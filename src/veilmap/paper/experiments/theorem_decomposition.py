@@ -12,10 +12,10 @@ from veilmap.figures.content import Curves, Line, Panel
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
 from veilmap.paper import theory
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.results import Finding, Result, Spread, Table
-from veilmap.paper.experiments.tasks import Outcome, Task
-from veilmap.paper.experiments.trials import city
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Finding, Result, Spread, Table
+from veilmap.paper.tasks import Outcome, Task
+from veilmap.paper.trials import city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
 from veilmap.privacy.mechanisms.base import BudgetedNoise
 
@@ -102,6 +102,7 @@ class TheoremDecomposition(Experiment):
     draws: int = 40
 
     name = "theorem-decomposition"
+    order = 10
     title = "The attacker's error has a limit on fine grids"
     shows = (
         "The squared error of the centroid attacker (ν = 2) on gradients of the start map, against"

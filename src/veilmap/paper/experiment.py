@@ -12,9 +12,9 @@ from veilmap._util import checks
 from veilmap.errors import ConfigurationError
 from veilmap.federation.steps import StepRule
 from veilmap.figures.content import Picture
-from veilmap.paper.experiments.results import Finding, Result, Table
-from veilmap.paper.experiments.tasks import Outcome, Task
-from veilmap.paper.experiments.trials import DEFAULT, Trial, looked_at
+from veilmap.paper.results import Finding, Result, Table
+from veilmap.paper.tasks import Outcome, Task
+from veilmap.paper.trials import DEFAULT, Trial, looked_at
 from veilmap.privacy.mechanisms import Mechanism
 
 Outcomes = Mapping[Task, Outcome]
@@ -38,12 +38,14 @@ class Experiment(ABC):
     users: int = 100
 
     name: ClassVar[str]
+    order: ClassVar[int]
+    """Where it stands among the others."""
     title: ClassVar[str]
     shows: ClassVar[str]
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise ConfigurationError("seeds must be different numbers, at least one")
+            raise ConfigurationError("seeds must be different numbers, at least one", "seeds")
         for seed in self.seeds:
             checks.whole("seeds", seed, least=0)
         checks.whole("rounds", self.rounds, least=4)
