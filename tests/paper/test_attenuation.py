@@ -83,7 +83,7 @@ def test_rises_compares_neighbours_and_passes_over_what_is_too_small():
 def test_wrong_input_is_refused():
     with pytest.raises(ConfigurationError) as raised:
         theory.expected_energy(believed(), [1.0], USER, STATIONS, 3.0)
-    assert raised.value.parameter == "gains"
+    assert raised.value.parameter == "true_gain_db"
     with pytest.raises(ConfigurationError) as raised:
         theory.rays(GRID, [-1.0, 5.0])
     assert raised.value.parameter == "xy"

@@ -38,7 +38,7 @@ def expected_energy(
     truth = checks.floats("true_gain_db", true_gain_db)
     if truth.shape != (len(user),):
         raise ConfigurationError(
-            f"{len(user)} links need as many gains, not shape {truth.shape}", "gains"
+            f"{len(user)} links need as many gains, not shape {truth.shape}", "true_gain_db"
         )
     predicted = radio_map.predict(user, bs)
     # Each link as a user of its own whose residual is 1 dB: its gradient is −2 s_j.
