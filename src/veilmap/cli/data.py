@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -85,25 +85,13 @@ def _reading(
     ] = False,
 ) -> "Options":
     """How a table is read: the options that `check` and `convert` share."""
+    given: dict[str, Any] = dict(locals())
     from veilmap.ingest import Options
 
-    return Options(
-        columns=_named(columns or []),
-        crs=crs,
-        quantity=cast("Any", quantity),
-        tx_power_dbm=tx_power,
-        missing=missing or (),
-        stations=stations,
-        wide=wide or (),
-        split_gap=split_gap,
-        user_per=cast("Any", user_per),
-        user_height=user_height,
-        bs_height=bs_height,
-        max_distance=max_distance,
-        layer=layer,
-        encoding=encoding,
-        on_bad="drop" if drop_bad else "refuse",
-    )
+    given |= {"columns": _named(columns or []), "missing": missing or (), "wide": wide or ()}
+    given["tx_power_dbm"] = given.pop("tx_power")
+    given["on_bad"] = "drop" if given.pop("drop_bad") else "refuse"
+    return Options(**given)
 
 
 def _reads_a_table(command: Callable[..., None]) -> Callable[..., None]:
@@ -239,9 +227,13 @@ def make(
     known = scene.base_stations, tuple(range(len(scene.base_stations)))
     first, total = len(there) if resume else 0, -(-users // per_file)
     parts = scene.measure_in_parts(
-        users, seed=2 * city if seed is None else seed, users_per_part=per_file,
-        first_part=first, links_per_user=links, reach=reach,
-    )  # fmt: skip
+        users,
+        seed=2 * city if seed is None else seed,
+        users_per_part=per_file,
+        first_part=first,
+        links_per_user=links,
+        reach=reach,
+    )
     with progress_bar() as progress:
         # Not shown before a file is done: a mistake should leave one line and no bar.
         task = progress.add_task(
@@ -303,6 +295,8 @@ def _survey(data: "Measurements", file: Path) -> "MeasuredGround":
     stations, first = np.unique(data.bs, return_index=True)
     return MeasuredGround(
         f"{file.name}: {len(data):,} links of {len(data.users):,} users",
-        data.user_xyz[:, :2], data.gain_db, data.bs_xyz[first, :2],
+        data.user_xyz[:, :2],
+        data.gain_db,
+        data.bs_xyz[first, :2],
         tuple(str(bs) for bs in stations),
-    )  # fmt: skip
+    )

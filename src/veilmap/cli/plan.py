@@ -41,9 +41,15 @@ def plan(
         writable_folder(json_out.parent)
     options = {} if allow_missing is None else {"dropout": allow_missing}
     chosen = planning.plan(
-        users, epsilon, delta, cells=cells, links=links, within=within, contribute=contribute,
+        users,
+        epsilon,
+        delta,
+        cells=cells,
+        links=links,
+        within=within,
+        contribute=contribute,
         **options,
-    )  # fmt: skip
+    )
     described = chosen.as_dict(chosen.seconds()) | {"command": _command(chosen)}
     console.print(tables.plan_table(described))
     console.print(chosen.assumptions)

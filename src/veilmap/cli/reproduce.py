@@ -66,8 +66,12 @@ def reproduce(
     outcomes = _run(plan, store, processes)
     about = reproduction.About(
         _command(names, quick, seeds, settings or []),
-        time.perf_counter() - started, len(plan.left), len(plan.done), processes, quick,
-    )  # fmt: skip
+        time.perf_counter() - started,
+        len(plan.left),
+        len(plan.done),
+        processes,
+        quick,
+    )
     results = [experiment.result(outcomes) for experiment in chosen]
     for result in results:
         for table in result.tables:

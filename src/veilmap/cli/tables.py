@@ -166,9 +166,13 @@ def coverage_table(check: "Check") -> Table:
     _numbers(table, "rows", "users", "median gain (dB)", "nearest (m)", "farthest (m)")
     for one in check.stations[:_STATIONS_SHOWN]:
         table.add_row(
-            one.bs, f"{one.rows:,}", f"{one.users:,}", f"{one.gain_median_db:.1f}",
-            f"{one.nearest_m:,.0f}", f"{one.farthest_m:,.0f}",
-        )  # fmt: skip
+            one.bs,
+            f"{one.rows:,}",
+            f"{one.users:,}",
+            f"{one.gain_median_db:.1f}",
+            f"{one.nearest_m:,.0f}",
+            f"{one.farthest_m:,.0f}",
+        )
     more = len(check.stations) - _STATIONS_SHOWN
     if more > 0:
         table.caption = f"and {more} more (all of them with --json)"
@@ -213,9 +217,14 @@ def comparison_tables(comparison: "Comparison") -> list[Table]:
         for row in own:
             cost = "" if row.method == "central" else _number(row.cost_db, 2, sign="+")
             table.add_row(
-                row.method, f"{row.mae_db:.2f}", _number(row.spread_db, 2), f"{row.rmse_db:.2f}",
-                cost, f"{row.seconds:.1f}", _models(row.models),
-            )  # fmt: skip
+                row.method,
+                f"{row.mae_db:.2f}",
+                _number(row.spread_db, 2),
+                f"{row.rmse_db:.2f}",
+                cost,
+                f"{row.seconds:.1f}",
+                _models(row.models),
+            )
         found.append(table)
     return found
 

@@ -212,9 +212,15 @@ def plan(
         cities: then all users count alike, and the noise falls with it as the gradients do.
     """
     found = plans(
-        users, epsilon, delta, cells=cells, links=links, contribute=contribute, dropout=dropout,
+        users,
+        epsilon,
+        delta,
+        cells=cells,
+        links=links,
+        contribute=contribute,
+        dropout=dropout,
         clip=clip,
-    )  # fmt: skip
+    )
     best = min(found, key=lambda one: one.loss_db)
     enough = best.loss_db + _ALIKE if within is None else checks.number("within", within, above=0)
     good = [one for one in found if one.loss_db <= enough]
@@ -241,9 +247,12 @@ def plans(
     cells = checks.whole("cells", cells, least=1)
     links = checks.whole("links", links, least=1)
     wanted = AggregateGaussian(
-        epsilon=epsilon, delta=usual_delta(users) if delta is None else delta, clip=clip,
-        contribute=contribute, dropout=dropout,
-    )  # fmt: skip
+        epsilon=epsilon,
+        delta=usual_delta(users) if delta is None else delta,
+        clip=clip,
+        contribute=contribute,
+        dropout=dropout,
+    )
     if wanted.delta >= 1 / users:
         raise ConfigurationError(
             f"δ = {wanted.delta:g} is not below 1/N = {1 / users:g}: take less", "delta"

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +13,6 @@ from veilmap.data.links import Links
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import NoiseAwareStep, Run, train
-from veilmap.federation.public import Stations
 from veilmap.federation.residual import ThenField
 from veilmap.federation.steps import StepRule
 from veilmap.federation.training import Calibrated
@@ -20,7 +20,7 @@ from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import gradients_of
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.mechanisms import Mechanism, NoNoise
+from veilmap.privacy.mechanisms import NoNoise
 
 __all__ = ["Model", "ModelTrial", "choose", "chosen_on", "preferred"]
 
@@ -91,26 +91,14 @@ class Model:
         ground = step.floor
         return replace(step, start_height=ground, ceiling=ground, start_sharpness=step.sharpness)
 
-    def train(
-        self,
-        data: Measurements,
-        grid: Grid,
-        *,
-        mechanism: Mechanism | None = None,
-        rounds: int = 100,
-        seed: int | None = None,
-        buildings: ArrayLike | None = None,
-        stations: Stations | None = None,
-    ) -> Run:
+    def train(self, data: Measurements, grid: Grid, *, rounds: int = 100, **options: Any) -> Run:
         """Learn the map federated; with a field the server sees only sums.
 
-        ``stations`` are public base stations, see `train`.
+        ``options`` are those of `veilmap.train`: mechanism, seed, buildings, stations and others.
         """
-        return train(
-            data, grid, mechanism=mechanism, rounds=rounds, seed=seed, step=self.step,
-            calibrate=self.calibrate, buildings=buildings, residual=self.residual,
-            stations=stations, server_sees="sums" if self.residual else None,
-        )  # fmt: skip
+        options |= {"step": self.step, "calibrate": self.calibrate, "residual": self.residual}
+        options["server_sees"] = "sums" if self.residual else None
+        return train(data, grid, rounds=rounds, **options)
 
     def fit(
         self,
@@ -207,9 +195,15 @@ def chosen_on(
     side = float(np.ptp(own.user_xyz[:, :2], axis=0).max()) / _BLOCKS_ALONG
     learned, validation = own.split_by_place(_VALIDATION_SHARE, block=side, seed=0)
     trials = choose(
-        learned, validation, grid, residuals=residuals, calibrate=calibrate, rounds=rounds,
-        groups=np.floor(validation.user_xyz[:, :2] / side) @ [1.0, 1e9], buildings=buildings,
-    )  # fmt: skip
+        learned,
+        validation,
+        grid,
+        residuals=residuals,
+        calibrate=calibrate,
+        rounds=rounds,
+        groups=np.floor(validation.user_xyz[:, :2] / side) @ [1.0, 1e9],
+        buildings=buildings,
+    )
     return preferred(trials)
 
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class Experiment(ABC):
     """Where it stands among the others."""
     title: ClassVar[str]
     shows: ClassVar[str]
+    small: ClassVar[Mapping[str, Any]] = {}
+    """Settings of its quick version, beside seeds, rounds and users."""
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
@@ -54,7 +56,7 @@ class Experiment(ABC):
     @classmethod
     def quick(cls) -> Self:
         """A version that takes seconds: for trying things out, not for figures."""
-        return cls(seeds=(0, 1), rounds=8, users=8)
+        return cls(**{"seeds": (0, 1), "rounds": 8, "users": 8, **cls.small})
 
     @abstractmethod
     def tasks(self) -> list[Task]:

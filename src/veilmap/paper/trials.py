@@ -163,9 +163,13 @@ class Snapshot(Task):
         """Train up to that round."""
         own = city(self.seed, self.users)
         trained = train(
-            own.data, own.scene.grid, step=self.step, rounds=self.rounds, seed=self.seed,
+            own.data,
+            own.scene.grid,
+            step=self.step,
+            rounds=self.rounds,
+            seed=self.seed,
             keep_uploads={self.at - 1},
-        )  # fmt: skip
+        )
         received = trained.transcript.uploads(self.at - 1).broadcast.radio_map
         return {
             "heights": received.heights,
@@ -201,9 +205,14 @@ def centroid_rmse(run: Run, power: float, users: int, seed: int) -> NDArray[np.f
 def _trained(task: Trial | Audited, kept: tuple[int, ...]) -> Run:
     own = city(task.seed, task.users)
     return train(
-        own.data, own.scene.grid, mechanism=task.mechanism, step=task.step, rounds=task.rounds,
-        seed=task.seed, keep_uploads={number - 1 for number in kept},
-    )  # fmt: skip
+        own.data,
+        own.scene.grid,
+        mechanism=task.mechanism,
+        step=task.step,
+        rounds=task.rounds,
+        seed=task.seed,
+        keep_uploads={number - 1 for number in kept},
+    )
 
 
 def _named(mechanism: Mechanism) -> str:

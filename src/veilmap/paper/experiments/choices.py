@@ -1,6 +1,7 @@
 """What the paper leaves open, and what other choices give."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -94,10 +95,7 @@ class Choices(Experiment):
         " other units: the paper does not say, or says what cannot be trained."
     )
 
-    @classmethod
-    def quick(cls) -> "Choices":
-        """Few choices."""
-        return cls(seeds=(0, 1), rounds=8, users=8, starts=(4.0,), floors=(-8.0,), rates=(1e3,))
+    small: ClassVar = {"starts": (4.0,), "floors": (-8.0,), "rates": (1e3,)}
 
     def tasks(self) -> list[Task]:
         """A training for each choice, and small things."""

@@ -98,10 +98,14 @@ class Checked:
         mechanism, _ = _RUNS[self.name]
         o = self.outcome
         return theory.DescentBound(
-            float(o["smoothness"]), float(o["dissimilarity"]), float(o["heterogeneity"]),
-            getattr(mechanism, "noise_budget", 0.0), mechanism.clip,
-            float(o["heights_rate"]), float(o["propagation_rate"]),
-        )  # fmt: skip
+            float(o["smoothness"]),
+            float(o["dissimilarity"]),
+            float(o["heterogeneity"]),
+            getattr(mechanism, "noise_budget", 0.0),
+            mechanism.clip,
+            float(o["heights_rate"]),
+            float(o["propagation_rate"]),
+        )
 
     @property
     def clipping(self) -> NDArray[np.float64]:
@@ -257,8 +261,11 @@ def _findings(checked: dict[str, list[Checked]]) -> tuple[Finding, ...]:
             f" Noise spent up to {excess:.3f} of its budget (users with hardly any gradient get"
             " the noise of a small one)",
         ),
-        Finding("The bound on a step of θ holds in every round.", theta == rounds,
-                f"in {theta} of {rounds} rounds"),
+        Finding(
+            "The bound on a step of θ holds in every round.",
+            theta == rounds,
+            f"in {theta} of {rounds} rounds",
+        ),
         Finding(
             "The mean of ‖∇F‖² stays below what the lemma gives for it.",
             all(np.sqrt(np.mean(c.norms**2)) <= c.average_bound for c in runs),
@@ -277,4 +284,4 @@ def _findings(checked: dict[str, list[Checked]]) -> tuple[Finding, ...]:
             f" about N, since users' gradients hardly overlap, and L = {steep:.0f} is θ's; of the"
             f" heights alone it is {flat:.2f}",
         ),
-    )  # fmt: skip
+    )

@@ -146,9 +146,13 @@ def _profiles(
             Line("attacker", np.full(2, found[name][0]), np.array([0, top]), kind="dashed"),
         )
         panels.append(
-            Panel(name, "x, east (m)", "energy summed over y (dB⁴/m²)",
-                  (Line("upload", grid.x, profile), *marks))
-        )  # fmt: skip
+            Panel(
+                name,
+                "x, east (m)",
+                "energy summed over y (dB⁴/m²)",
+                (Line("upload", grid.x, profile), *marks),
+            )
+        )
     caption = "The same from the side: energy summed over y"
     return Curves("fig-allocation-profile", caption, tuple(panels), share_y=False)
 

@@ -1,6 +1,7 @@
 """Attacker error against the noise budget, aligned noise against uniform."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,7 @@ class FigBudget(Experiment):
         " budget μ: geometry-aligned noise (ρ = 1) and uniform noise of the same energy."
     )
 
-    @classmethod
-    def quick(cls) -> "FigBudget":
-        """Few budgets."""
-        return cls(seeds=(0, 1), rounds=8, users=8, budgets=(1.0, 50.0))
+    small: ClassVar = {"budgets": (1.0, 50.0)}
 
     def tasks(self) -> list[Task]:
         """Training under both kinds of noise with every budget."""

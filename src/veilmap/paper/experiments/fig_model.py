@@ -51,9 +51,13 @@ class FigModel(Experiment):
             "fig-model",
             "A link over virtual obstacles: h (bars), z (points) and ψ(z − h) of every cell",
             f"{len(h)} cells, {int((h >= z).sum())} of them block the link: S = {clear.prod():.1e}",
-            middles, chords, h, z, clear,
+            middles,
+            chords,
+            h,
+            z,
+            clear,
             ends,
-        )  # fmt: skip
+        )
         return self.made(pictures=(view,))
 
 

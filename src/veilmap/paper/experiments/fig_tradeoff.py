@@ -1,6 +1,7 @@
 """Attacker error against the trade-off ρ."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,10 +31,7 @@ class FigTradeoff(Experiment):
         " a small ρ leans the noise as far from the user as it goes, a large one flattens it."
     )
 
-    @classmethod
-    def quick(cls) -> "FigTradeoff":
-        """Few budgets."""
-        return cls(seeds=(0, 1), rounds=8, users=8, budgets=(1.0, 50.0), tradeoffs=(1.0, 50.0))
+    small: ClassVar = {"budgets": (1.0, 50.0), "tradeoffs": (1.0, 50.0)}
 
     def tasks(self) -> list[Task]:
         """Training with every ρ and μ, and with uniform noise."""
@@ -77,12 +75,14 @@ class FigTradeoff(Experiment):
     def _picture(self, found: dict[str, list[Spread]]) -> Curves:
         lines = tuple(
             Line(
-                name, np.array(self.budgets), np.array([s.mean for s in spreads]),
+                name,
+                np.array(self.budgets),
+                np.array([s.mean for s in spreads]),
                 np.array([s.deviation for s in spreads]) if len(self.seeds) > 1 else None,
                 "dashed" if name == "uniform" else "line",
             )
             for name, spreads in found.items()
-        )  # fmt: skip
+        )
         panel = Panel("", "noise budget μ", "attacker RMSE (m)", lines, log_x=True)
         return Curves("fig-tradeoff", "The centroid attacker (ν = 2) against ρ", (panel,))
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,10 +38,7 @@ class TableAccuracy(Experiment):
         " (FedAvg) and with geometry-aligned noise of budget μ."
     )
 
-    @classmethod
-    def quick(cls) -> "TableAccuracy":
-        """Few budgets."""
-        return cls(seeds=(0, 1), rounds=8, users=8, budgets=(1.0, 50.0), budgets_elsewhere=(50.0,))
+    small: ClassVar = {"budgets": (1.0, 50.0), "budgets_elsewhere": (50.0,)}
 
     def tasks(self) -> list[Task]:
         """Training under every budget; in the other two settings under the paper's three."""

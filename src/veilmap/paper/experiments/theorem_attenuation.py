@@ -1,6 +1,7 @@
 """How gradients fade along rays from their user, where the theorem's condition holds and not."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,10 +131,7 @@ class TheoremAttenuation(Experiment):
         " all above or all below the true ones, and says that E{G²} then never rises outwards."
     )
 
-    @classmethod
-    def quick(cls) -> "TheoremAttenuation":
-        """Few users and rounds."""
-        return cls(seeds=(0, 1), rounds=8, users=8, walked=3)
+    small: ClassVar = {"walked": 3}
 
     def tasks(self) -> list[Task]:
         """Every case in every city."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,10 +110,7 @@ class TheoremDecomposition(Experiment):
         " the theorem's limit ‖Δ_g + μΔ_n‖²/(1 + μ)², on grids of ever smaller cells."
     )
 
-    @classmethod
-    def quick(cls) -> "TheoremDecomposition":
-        """Coarse grids, few users."""
-        return cls(seeds=(0, 1), cell_sizes=(12.0, 6.0, 3.0), walked=3, draws=10)
+    small: ClassVar = {"cell_sizes": (12.0, 6.0, 3.0), "walked": 3, "draws": 10}
 
     def tasks(self) -> list[Task]:
         """Both kinds of noise on every grid."""

@@ -15,9 +15,12 @@ _COMPASS = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row 
 
 
 def expected_energy(
-    radio_map: RadioMap, true_gain_db: ArrayLike, user_xyz: ArrayLike, bs_xyz: ArrayLike,
+    radio_map: RadioMap,
+    true_gain_db: ArrayLike,
+    user_xyz: ArrayLike,
+    bs_xyz: ArrayLike,
     noise_db: float,
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """E{G_m²} of one user over the measurement noise, exactly: (M,), in (dB²/m)².
 
     A gradient is linear in the residuals r = y − γ: with s_jm = ∂γ_j/∂h_m,
