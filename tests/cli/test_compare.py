@@ -10,8 +10,8 @@ import pytest
 import veilmap as vm
 from commands import run as command
 from veilmap import compare
-from veilmap.cli.compare import _round_number, without_patterns
-from veilmap.compare.methods import Setting
+from veilmap.compare import ComparisonSettings, without_patterns
+from veilmap.compare.folds import round_number
 from veilmap.data.antennas import Antennas
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -91,14 +91,14 @@ def test_scores_are_those_of_the_library(capsys, path, tmp_path):
         assert text in " ".join(out.split()) or text in out.replace("\n", "")
     data = vm.Measurements.load(path)
     ends = np.vstack([data.user_xyz, data.bs_xyz])[:, :2]
-    setting = Setting(vm.Grid.covering(ends, 10.0), rounds=3)
+    setting = ComparisonSettings(vm.Grid.covering(ends, 10.0), rounds=3)
     folds = [
         next(compare.by_users(data, 3)), next(compare.by_blocks(data, 3, block=40.0)),
         next(compare.few_links(data, 40, 3)), next(compare.few_links(data, 60, 3)),
     ]  # fmt: skip
     compared = compare.methods(["log-distance", "k-nn", "central", "federated"], setting)
     expected = list(compare.compare(folds, compared))
-    found = [compare.Score(**one) for one in json.loads(scores.read_text())["scores"]]
+    found = [compare.FoldScore(**one) for one in json.loads(scores.read_text())["scores"]]
     assert [one.key for one in found] == [one.key for one in expected]
     for one, other in zip(found, expected, strict=True):
         assert one.model == other.model
@@ -200,10 +200,10 @@ def test_what_is_not_a_comparison_is_left_alone(capsys, path, tmp_path):
         (["none.csv"], "none.csv does not exist"),
         (["links.parquet", "--methods", "nonsense"], "there is no method 'nonsense'; there are"),
         (["links.parquet", "--methods", "k-nn,k-nn"], "a method is named twice"),
-        (["links.parquet", "--schemes", "nonsense"], "--schemes takes users, blocks and few"),
-        (["links.parquet", "--schemes", ","], "--schemes takes users, blocks and few"),
-        (["links.parquet", "--few", "x"], "--few takes numbers of links such as 300,3000"),
-        (["links.parquet", "--few", ""], "--few takes numbers of links such as 300,3000"),
+        (["links.parquet", "--schemes", "nonsense"], "schemes takes users, blocks and few"),
+        (["links.parquet", "--schemes", ","], "schemes takes users, blocks and few"),
+        (["links.parquet", "--few", "x"], "few takes numbers of links such as 300,3000"),
+        (["links.parquet", "--few", ""], "few takes numbers of links such as 300,3000"),
         (["links.parquet", "--block", "0"], "block must be greater than 0"),
         (["links.parquet", "--cell-size", "0"], "cell_size must be greater than 0"),
         (["links.parquet", "--schemes", "users", "--budget", "-1"], "noise_budget"),
@@ -218,7 +218,7 @@ def test_what_is_not_a_comparison_is_left_alone(capsys, path, tmp_path):
         (["links.parquet", "--block", "-3"], "block must be greater than 0"),
         (["links.parquet", "--block", "1000"], "groups cannot be divided"),
         (["links.parquet", "--cell-size", "-1"], "cell_size"),
-        (["links.parquet", "--calibrate", "masts"], "--calibrate takes stations and devices"),
+        (["links.parquet", "--calibrate", "masts"], "calibrate takes stations and devices"),
         (["links.parquet", "--buildings", "none.tif"], "none.tif"),
     ],
 )
@@ -270,7 +270,7 @@ def test_a_missing_library_is_said_before_the_work(
 
 def test_the_ground_is_divided_into_round_numbers():
     asked = [0.9, 1.3, 1.5, 2.4, 2.5, 3.8, 3.9, 7.0, 7.2, 14.0, 15.0, 230.0, 0.014]
-    found = [_round_number(metres, "users are") for metres in asked]
+    found = [round_number(metres, "users are") for metres in asked]
     expected = [1, 1, 2, 2, 3, 3, 5, 5, 10, 10, 20, 200, 0.01]
     np.testing.assert_allclose(found, expected)
 

@@ -4,20 +4,33 @@ import io
 import itertools
 import math
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from rich.console import Console
+from sklearn.base import clone
 
 import veilmap as vm
 from veilmap import compare as comparing
 from veilmap.baselines import GradientBoosting, LogDistance, NearestNeighbours
 from veilmap.cli import tables
-from veilmap.compare import Comparison, Method, Score, by_users, compare, few_links
-from veilmap.compare.methods import Fitted, Setting
+from veilmap.compare import (
+    Comparison,
+    FederatedMap,
+    FoldScore,
+    Method,
+    PooledMap,
+    Splits,
+    by_blocks,
+    by_users,
+    compare,
+    few_links,
+)
+from veilmap.compare.methods import ComparisonSettings
 from veilmap.compare.running import scored
-from veilmap.federation.selection import ModelChoice, Trial, choose, preferred
+from veilmap.errors import ConfigurationError, MissingExtraError
+from veilmap.federation.selection import ModelChoice, ModelTrial, choose, preferred
 
 by_name = sys.modules["veilmap.compare.methods"]  # a function of the package has the same name
 
@@ -25,21 +38,25 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 SCENE = vm.Scene.synthetic(3, base_stations=6, cell_size=10.0)
 DATA = SCENE.measure(users=30, links_per_user=5, seed=0)
-SETTING = Setting(SCENE.grid, rounds=3)
+SETTING = ComparisonSettings(SCENE.grid, rounds=3)
 
 
-def counting(name, make, calls):
-    """A method that notes every fold it learns from."""
+def counting(name, estimator, calls):
+    """A method whose model is chosen: it notes every fold that it is asked about."""
 
-    def learn(fold):
+    @dataclass
+    class Chosen(type(estimator)):
+        model: str = ""
+
+    def choose(fold):
         calls.append((fold.scheme, fold.number, name))
-        return Fitted(make().fit(fold.train), f"{name} model")
+        return f"{name} model"
 
-    return Method(name, lambda fold: learn)
+    return Method(name, Chosen(), choose)
 
 
 def pair(calls):
-    return [counting("line", LogDistance, calls), counting("k-nn", NearestNeighbours, calls)]
+    return [counting("line", LogDistance(), calls), counting("k-nn", NearestNeighbours(), calls)]
 
 
 def test_scores_equal_a_plain_loop():
@@ -50,7 +67,7 @@ def test_scores_equal_a_plain_loop():
             wrong = baseline.fit(fold.train).predict_links(fold.test) - fold.test.gain_db
             mae, rmse = np.abs(wrong).mean(), math.sqrt(np.mean(wrong**2))
             expected.append(
-                Score(
+                FoldScore(
                     "random users", fold.number, name, len(wrong), mae, rmse, 0.0, f"{name} model"
                 )
             )
@@ -85,17 +102,23 @@ def test_the_choice_of_a_model_does_not_count_as_time():
     clock = itertools.count(0.0, 2.0)
     order = []
 
-    def prepare(fold):
-        order.append("chosen")
-        return lambda fold: order.append(next(clock)) or Fitted(LogDistance().fit(fold.train))
+    @dataclass
+    class Noted(LogDistance):
+        model: str = ""
+
+        def fit(self, data):
+            order.append(("fitted", self.model, next(clock)))
+            return super().fit(data)
 
     def read():
         order.append("read")
         return next(clock)
 
-    score = scored(Method("line", prepare), next(by_users(DATA)), read)
-    assert order == ["chosen", "read", 2.0, "read"]
+    method = Method("line", Noted(), lambda fold: order.append("chosen") or "best")
+    score = scored(method, next(by_users(DATA)), read)
+    assert order == ["chosen", "read", ("fitted", "best", 2.0), "read"]
     assert score.seconds == 4.0
+    assert score.model == "best"
 
 
 def test_summaries_are_over_all_links():
@@ -125,7 +148,7 @@ def test_summaries_are_over_all_links():
 
 
 def score(fold, method, mae=4.0, links=10, scheme="a", model=""):
-    return Score(scheme, fold, method, links, mae, mae, 1.0, model)
+    return FoldScore(scheme, fold, method, links, mae, mae, 1.0, model)
 
 
 def test_costs_are_on_the_folds_that_central_has_too():
@@ -180,15 +203,17 @@ def test_tables_show_a_scheme_each():
 def test_baselines_learn_from_the_training_rows_by_station():
     fold = next(by_users(DATA))
     for name in ("log-distance", "k-nn", "kriging", "regression-kriging"):
-        make = comparing.BASELINES[name]
         (method,) = comparing.methods([name], SETTING)
         found = scored(method, fold)
-        wrong = make().fit(fold.train).predict_links(fold.test) - fold.test.gain_db
+        wrong = (
+            comparing.BASELINES[name].clone().fit(fold.train).predict_links(fold.test)
+            - fold.test.gain_db
+        )
         assert (found.method, found.model) == (name, "")
         assert found.mae_db == pytest.approx(np.abs(wrong).mean())
-    assert comparing.BASELINES["log-distance"]().calibrate
-    assert comparing.BASELINES["k-nn"]().same_station
-    assert isinstance(comparing.BASELINES["gradient-boosting"](), GradientBoosting)
+    assert comparing.BASELINES["log-distance"].calibrate
+    assert comparing.BASELINES["k-nn"].same_station
+    assert isinstance(comparing.BASELINES["gradient-boosting"], GradientBoosting)
 
 
 def test_our_modes_take_the_model_chosen_on_validation_rows_once(monkeypatch):
@@ -233,8 +258,8 @@ def test_our_modes_take_the_model_chosen_on_validation_rows_once(monkeypatch):
 
 def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
     trials = [
-        Trial(ModelChoice(obstacles=False, residual=20.0), 1.0, np.full(4, 0.25)),
-        Trial(ModelChoice(obstacles=False), 5.0, np.full(4, 1.25)),
+        ModelTrial(ModelChoice(obstacles=False, residual=20.0), 1.0, np.full(4, 0.25)),
+        ModelTrial(ModelChoice(obstacles=False), 5.0, np.full(4, 1.25)),
     ]
     monkeypatch.setattr(by_name, "choose", lambda *a, **o: trials)
     fold = next(by_users(DATA))
@@ -251,7 +276,7 @@ def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
 
 def test_every_scheme_has_a_choice_of_its_own(monkeypatch):
     calls = []
-    trials = [Trial(ModelChoice(obstacles=False), 5.0, np.full(4, 1.25))]
+    trials = [ModelTrial(ModelChoice(obstacles=False), 5.0, np.full(4, 1.25))]
     monkeypatch.setattr(by_name, "choose", lambda own, *a, **o: calls.append(len(own)) or trials)
     folds = [next(by_users(DATA, 3)), next(few_links(DATA, 20, 3)), next(few_links(DATA, 40, 3))]
     list(compare(folds, comparing.methods(["central", "federated"], SETTING)))
@@ -260,7 +285,7 @@ def test_every_scheme_has_a_choice_of_its_own(monkeypatch):
 
 
 def test_modes_have_their_mechanisms():
-    setting = Setting(SCENE.grid, budget=7.0, epsilon=3.0, delta=1e-4)
+    setting = ComparisonSettings(SCENE.grid, budget=7.0, epsilon=3.0, delta=1e-4)
     assert setting.mechanism("uniform") == vm.UniformNoise(noise_budget=7.0)
     assert setting.mechanism("aligned") == vm.GeometryAligned(noise_budget=7.0)
     assert setting.mechanism("aggregate") == vm.AggregateGaussian(epsilon=3.0, delta=1e-4)
@@ -268,19 +293,44 @@ def test_modes_have_their_mechanisms():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "parameter"),
     [
-        (lambda: comparing.methods(["nonsense"], SETTING), "no method 'nonsense'; there are log-d"),
+        (lambda: comparing.methods(["nonsense"], SETTING), "methods"),
+        (lambda: comparing.methods(["k-nn", "central", "k-nn"], SETTING), "methods"),
         (
-            lambda: comparing.methods(["k-nn", "central", "k-nn"], SETTING),
-            "a method is named twice",
+            lambda: comparing.methods(["aggregate"], replace(SETTING, calibrate=("devices",))),
+            "calibrate",
         ),
-        (lambda: Setting(SCENE.grid, rounds=1), "rounds must be at least 2"),
+        (lambda: ComparisonSettings(SCENE.grid, rounds=1), "rounds"),
+        (lambda: ComparisonSettings(SCENE.grid, calibrate=("masts",)), "calibrate"),
+        (lambda: Splits(("nonsense",)), "schemes"),
+        (lambda: Splits(()), "schemes"),
+        (lambda: list(Splits(("blocks",), block=0.0).split(DATA)), "block"),
+        (lambda: list(Splits(("few",), few=(10**6,)).split(DATA)), "links"),
+        (lambda: list(Splits(("users",), folds=31).split(DATA)), "folds"),
     ],
 )
-def test_wrong_methods_are_refused_in_words(make, message):
-    with pytest.raises(vm.VeilmapError, match=message):
+def test_wrong_settings_are_errors_that_name_the_parameter(make, parameter):
+    with pytest.raises(ConfigurationError) as raised:
         make()
+    assert raised.value.parameter == parameter
+
+
+def test_splits_are_the_folds_of_every_scheme():
+    splits = Splits(("few", "users", "blocks"), folds=3, first=2, block=40.0, few=(20, 40), seed=5)
+    expected = [
+        *itertools.islice(few_links(DATA, 20, 3, seed=5), 2),
+        *itertools.islice(few_links(DATA, 40, 3, seed=5), 2),
+        *itertools.islice(by_users(DATA, 3, seed=5), 2),
+        *itertools.islice(by_blocks(DATA, 3, block=40.0, seed=5), 2),
+    ]
+    found = list(splits.split(DATA))
+    assert [(one.scheme, one.number) for one in found] == [
+        (one.scheme, one.number) for one in expected
+    ]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.train.gain_db, other.train.gain_db)
+        np.testing.assert_array_equal(one.test.gain_db, other.test.gain_db)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +343,27 @@ def test_wrong_methods_are_refused_in_words(make, message):
 )
 def test_a_missing_library_is_said_before_the_work(name, module, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(vm.VeilmapError, match=rf"{name} needs .* 'veilmap\[{extra}\]'"):
+    with pytest.raises(MissingExtraError) as raised:
         comparing.methods([name], SETTING)
-    assert len(comparing.methods(["log-distance", "k-nn", "central"], SETTING)) == 3
+    assert raised.value.extra == extra
+    others = comparing.methods(["log-distance", "k-nn", "central"], SETTING)
+    fold = next(by_users(DATA))
+    assert [score.method for score in compare([fold], others)] == [one.name for one in others]
+
+
+def test_our_maps_are_estimators():
+    fold = next(by_users(DATA))
+    chosen = ModelChoice(obstacles=False, calibrate=("stations",))
+    pooled = PooledMap(SCENE.grid, chosen, rounds=2)
+    federated = FederatedMap(SCENE.grid, chosen, 2, mechanism=vm.UniformNoise(), seed=4)
+    for estimator in (pooled, federated):
+        again = clone(estimator)
+        assert again.get_params() == estimator.get_params()
+        with pytest.raises(ConfigurationError):
+            again.predict_links(fold.test)
+        map_ = again.fit(fold.train).radio_map_
+        np.testing.assert_array_equal(again.predict_links(fold.test), map_.predict_links(fold.test))
+        ends = fold.test.user_xyz, fold.test.bs_xyz
+        np.testing.assert_array_equal(again.predict(*ends), map_.predict(*ends))
+        assert (again.predict(*ends) != again.predict_links(fold.test)).any()
+    assert len(again.run_.history) == 2

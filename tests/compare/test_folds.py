@@ -5,6 +5,7 @@ import pytest
 
 import veilmap as vm
 from veilmap.compare import Fold, by_blocks, by_users, few_links
+from veilmap.errors import ConfigurationError, DataError
 
 BLOCK = 50.0
 
@@ -129,7 +130,7 @@ def test_validation_rows_are_set_aside_as_the_test_rows_were(make, groups_of):
 def test_validation_needs_two_groups():
     few = DATA.select(np.arange(6))
     alone = Fold("one", 0, few, few, np.zeros(6, dtype=np.int64))
-    with pytest.raises(vm.VeilmapError, match="one: too few groups"):
+    with pytest.raises(DataError):
         alone.for_validation()
     pair = Fold("two", 0, few, few, np.array([3, 3, 3, 3, 8, 8]))
     learned, aside, groups = pair.for_validation()
@@ -138,20 +139,21 @@ def test_validation_needs_two_groups():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "parameter"),
     [
-        (lambda: by_users(DATA, 24), "random users: 23 groups cannot be divided into 24 folds"),
-        (lambda: by_blocks(DATA, block=1e4), "blocks of 10000 m: 2 groups cannot be"),
-        (lambda: by_users(DATA, 1), "folds must be at least 2"),
-        (lambda: by_users(DATA, 2.5), "folds must be a whole number"),
-        (lambda: by_blocks(DATA, block=0), "block must be greater than 0"),
-        (lambda: few_links(DATA, 9), "links must be at least 10"),
-        (lambda: few_links(DATA, 5000), "there are only [0-9]+ links to take 5000 from"),
+        (lambda: by_users(DATA, 24), "folds"),
+        (lambda: by_blocks(DATA, block=1e4), "folds"),
+        (lambda: by_users(DATA, 1), "folds"),
+        (lambda: by_users(DATA, 2.5), "folds"),
+        (lambda: by_blocks(DATA, block=0), "block"),
+        (lambda: few_links(DATA, 9), "links"),
+        (lambda: few_links(DATA, 5000), "links"),
     ],
 )
-def test_what_cannot_be_divided_is_refused(make, message):
-    with pytest.raises(vm.VeilmapError, match=message):
+def test_what_cannot_be_divided_is_refused(make, parameter):
+    with pytest.raises(ConfigurationError) as raised:
         list(make())
+    assert raised.value.parameter == parameter
 
 
 def test_as_many_groups_as_folds_are_enough():

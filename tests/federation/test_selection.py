@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import flat
 import veilmap as vm
 from veilmap.baselines import LogDistance
-from veilmap.federation.selection import ModelChoice, Trial, choose, preferred, with_field
+from veilmap.errors import ConfigurationError
+from veilmap.federation.selection import ModelChoice, ModelTrial, choose, preferred, with_field
 from veilmap.model.radio_map import log_distance
 
 MASTS = np.array([[20.0, 20.0, 25.0], [180.0, 40.0, 30.0], [90.0, 170.0, 20.0]])
@@ -48,14 +48,9 @@ def test_the_pooled_field_is_the_federated_one(city, kind):
     if kind != "bare":
         options = {"calibrate": ("stations",), "step": ModelChoice(degrees=3).step}
     run = flat.train(
-        data,
-        scene.grid,
-        rounds=8,
-        server_sees="sums",
-        mechanism=vm.NoNoise(clip=1e9),
-        residual=20.0,
-        **options,
-    )
+        data, scene.grid, rounds=8, server_sees="sums", mechanism=vm.NoNoise(clip=1e9),
+        residual=20.0, **options,
+    )  # fmt: skip
     assert np.ptp(data.links.counts) > 0
     pooled = with_field(replace(run.radio_map, field=None), data, 20.0)
     np.testing.assert_allclose(pooled.field.values, run.radio_map.field.values, atol=1e-8)
@@ -131,7 +126,7 @@ def test_without_obstacles_there_is_one_law():
     floor = vm.NoiseAwareStep().floor
     np.testing.assert_array_equal(fitted.heights, np.full(GRID.shape, floor))
     line = LogDistance().fit(data)
-    assert fitted.propagation.los_slope == pytest.approx(line.slope, abs=0.02)
+    assert fitted.propagation.los_slope == pytest.approx(line.slope_, abs=0.02)
     for altitude in (0.0, 1.5, 30.0):
         places = unseen.user_xyz * [1, 1, 0] + [0, 0, altitude]
         expected = line.predict(places, unseen.bs_xyz)
@@ -177,20 +172,20 @@ def test_models_say_what_they_are():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "named"),
     [
-        (lambda: ModelChoice(residual=0), "residual must be greater than 0"),
-        (lambda: ModelChoice(residual="wide"), "residual must be a number"),
+        (lambda: ModelChoice(residual=0), "residual"),
+        (lambda: ModelChoice(residual="wide"), "residual"),
         (lambda: ModelChoice(degrees=5), "degrees"),
         (lambda: ModelChoice(degrees=1), "degrees"),
-        (lambda: ModelChoice(calibrate=("masts",)).fit(open_ground(20), GRID), "calibrate takes"),
-        (lambda: choose(open_ground(20), open_ground(20), GRID, residuals=[]), "at least one of"),
+        (lambda: ModelChoice(calibrate=("masts",)).fit(open_ground(20), GRID), "calibrate"),
+        (lambda: choose(open_ground(20), open_ground(20), GRID, residuals=[]), "residuals"),
         (lambda: choose(open_ground(20), open_ground(20), GRID, degrees=[7]), "degrees"),
-        (lambda: with_field(vm.RadioMap(GRID, np.zeros(400)), open_ground(20), -3), "spacing must"),
+        (lambda: with_field(vm.RadioMap(GRID, np.zeros(400)), open_ground(20), -3), "spacing"),
     ],
 )
-def test_wrong_models_are_refused_in_words(make, message):
-    with pytest.raises(vm.VeilmapError, match=message) as error:
+def test_wrong_models_are_refused(make, named):
+    with pytest.raises(ConfigurationError, match=named) as error:
         make()
     assert "\n" not in str(error.value)
 
@@ -200,7 +195,7 @@ def test_wrong_models_are_refused_in_words(make, message):
 
 def trial(model, *by_group):
     """A trial of a model whose groups have these errors, each of one link."""
-    return Trial(model, float(np.mean(by_group)), np.array(by_group) / len(by_group))
+    return ModelTrial(model, float(np.mean(by_group)), np.array(by_group) / len(by_group))
 
 
 NONE, TWO, THREE = ModelChoice(obstacles=False), ModelChoice(), ModelChoice(degrees=3)

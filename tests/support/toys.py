@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilmap.paper.experiments.tasks import Task
+from veilmap.paper.tasks import Task
 
 
 @dataclass(frozen=True)

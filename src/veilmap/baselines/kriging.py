@@ -1,18 +1,15 @@
 """Kriging of gains over the ground, and of what a line leaves over."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from veilmap._util import checks
-from veilmap.baselines.base import AnswersByStation, Stations, not_fitted
+from veilmap.baselines.base import Estimator, KnownStations, fitted
 from veilmap.baselines.log_distance import LogDistance
 from veilmap.data.measurements import Measurements
-from veilmap.errors import ConfigurationError
-from veilmap.geometry.grid import paired
-from veilmap.model.radio_map import HasMeasurements
 
 _FEWEST_FOR_KRIGING = 5
 _MANY = 500  # places, from which the variogram has short lags too
@@ -20,7 +17,7 @@ _LAGS = 60
 
 
 @dataclass
-class OrdinaryKriging(AnswersByStation):
+class OrdinaryKriging(Estimator):
     """Ordinary kriging (PyKrige) of the gain over the ground, base station by base station.
 
     It knows only base stations that were measured; others are answered by the nearest one.
@@ -34,78 +31,81 @@ class OrdinaryKriging(AnswersByStation):
         minutes, and answer the same.
     """
 
+    needs: ClassVar = ("pykrige", "baselines")
+
     variogram: str = "exponential"
     neighbours: int = 32
     _fields: list = field(default_factory=list, init=False, repr=False)
-    _stations: Stations | None = field(default=None, init=False, repr=False)
+    _means: list[float] = field(default_factory=list, init=False, repr=False)
+    _stations: KnownStations | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Measurements) -> "OrdinaryKriging":
-        """One variogram for every base station."""
+        """Fit a variogram to every base station."""
         return self.fit_values(data, data.gain_db)
 
     def fit_values(self, data: Measurements, values: NDArray[np.float64]) -> "OrdinaryKriging":
-        """The same of other values on the links of ``data``."""
+        """Fit to other values on the links of ``data``."""
         checks.whole("neighbours", self.neighbours, least=2)
-        try:
-            from pykrige.ok import OrdinaryKriging as Kriging
-        except ImportError:
-            raise ConfigurationError(
-                "kriging needs PyKrige: pip install 'veilmap[baselines]'"
-            ) from None
-        self._stations = Stations.of(data)
+        self.check_installed("kriging")
+        from pykrige.ok import OrdinaryKriging as Kriging
+
+        self._stations = KnownStations.of(data)
         number = self._stations.numbers(data.bs, data.bs_xyz)
-        self._fields = []
+        self._fields, self._means = [], []
         for station in range(len(self._stations)):
             own = number == station
             places, gain = _mean_by_place(data.user_xyz[own, :2], values[own])
+            self._means.append(float(gain.mean()))
             if len(places) < _FEWEST_FOR_KRIGING or np.ptp(gain) == 0:
-                self._fields.append(float(gain.mean()))
+                self._fields.append(None)
                 continue
             # PyKrige's six lags span half the town; near neighbours are what decides.
             lags = {"nlags": _LAGS, "weight": True} if len(places) >= _MANY else {}
-            fitted = Kriging(*places.T, gain, variogram_model=self.variogram, **lags)
-            self._fields.append(fitted)
+            self._fields.append(Kriging(*places.T, gain, variogram_model=self.variogram, **lags))
         return self
 
-    def _answered(
+    def predict_by_station(
         self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
     ) -> NDArray[np.float64]:
-        if self._stations is None:
-            raise not_fitted()
-        station, gain = self._stations.numbers(bs, mast), np.empty(len(user))
+        """Gain of each link in dB; without ``bs`` the nearest base station answers."""
+        station, gain = fitted(self._stations).numbers(bs, mast), np.empty(len(user))
         for number in np.unique(station):
-            own, fitted = station == number, self._fields[number]
-            gain[own] = fitted if isinstance(fitted, float) else self._at(fitted, user[own, :2])
+            own, kriged = station == number, self._fields[number]
+            at = self._means[number] if kriged is None else self._at(kriged, user[own, :2])
+            gain[own] = at
         return gain
 
-    def _at(self, fitted: Any, places: NDArray[np.float64]) -> NDArray[np.float64]:
-        if len(fitted.X_ORIG) < max(_MANY, self.neighbours):
-            return fitted.execute("points", *places.T)[0]
-        near = {"n_closest_points": self.neighbours, "backend": "loop"}
-        return fitted.execute("points", *places.T, **near)[0]
+    def _at(self, kriged: Any, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        near: dict[str, Any] = {}
+        if len(kriged.X_ORIG) >= max(_MANY, self.neighbours):
+            near = {"n_closest_points": self.neighbours, "backend": "loop"}
+        return kriged.execute("points", *places.T, **near)[0]
 
 
 @dataclass
-class RegressionKriging:
+class RegressionKriging(Estimator):
     """A line over log-distance with an offset of every base station, and kriging of the rest."""
 
+    needs: ClassVar = OrdinaryKriging.needs
+
     kriging: OrdinaryKriging = field(default_factory=OrdinaryKriging)
-    trend: LogDistance = field(default_factory=lambda: LogDistance(calibrate=True), init=False)
+    trend_: LogDistance | None = field(default=None, init=False, repr=False)
+    rest_: OrdinaryKriging | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Measurements) -> "RegressionKriging":
-        """The line first, then what it leaves over."""
-        rest = data.gain_db - self.trend.fit(data).predict_links(data)
-        self.kriging.fit_values(data, rest)
+        """Fit the line first, then kriging to what it leaves over."""
+        self.trend_ = LogDistance(calibrate=True).fit(data)
+        rest = data.gain_db - self.trend_.predict_links(data)
+        self.rest_ = self.kriging.clone().fit_values(data, rest)
         return self
 
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
-        """Gain of each link in dB."""
-        ends = paired(user_xyz, bs_xyz)
-        return self.trend.answered(*ends, None) + self.kriging.predict(*ends)
-
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
-        """Gain of each link in dB, by its base station's id."""
-        return self.trend.predict_links(data) + self.kriging.predict_links(data)
+    def predict_by_station(
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
+    ) -> NDArray[np.float64]:
+        """Gain of each link in dB; without ``bs`` the nearest base station answers."""
+        parts = fitted(self.trend_), fitted(self.rest_)
+        line, rest = (part.predict_by_station(user, mast, bs) for part in parts)
+        return line + rest
 
 
 def _mean_by_place(

@@ -1,19 +1,18 @@
 """One straight line over the logarithm of the distance."""
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap.baselines.base import Stations, not_fitted
+from veilmap.baselines.base import Estimator, KnownStations, fitted
 from veilmap.data.measurements import Measurements
 from veilmap.geometry.grid import paired
-from veilmap.model.radio_map import HasMeasurements, log_distance
+from veilmap.model.radio_map import log_distance
 
 
 @dataclass
-class LogDistance:
+class LogDistance(Estimator):
     """One straight line: gain = intercept + slope · log10(distance).
 
     Parameters
@@ -23,44 +22,38 @@ class LogDistance:
     """
 
     calibrate: bool = False
-    intercept: float = field(default=math.nan, init=False)
-    slope: float = field(default=math.nan, init=False)
-    offsets: NDArray[np.float64] | None = field(default=None, init=False, repr=False)
-    _stations: Stations | None = field(default=None, init=False, repr=False)
+    intercept_: float | None = field(default=None, init=False)
+    slope_: float | None = field(default=None, init=False)
+    offsets_: NDArray[np.float64] | None = field(default=None, init=False, repr=False)
+    _stations: KnownStations | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Measurements) -> "LogDistance":
-        """Least squares over all links."""
+        """Fit by least squares over all links."""
         log_d = log_distance(data.user_xyz, data.bs_xyz)
         design = [np.ones((len(data), 1)), log_d[:, None]]
         if self.calibrate:
-            self._stations = Stations.of(data)
+            self._stations = KnownStations.of(data)
             number = self._stations.numbers(data.bs, data.bs_xyz)
             design.append(np.eye(len(self._stations))[number])
         found = np.linalg.lstsq(np.hstack(design), data.gain_db, rcond=None)[0]
-        self.intercept, self.slope = found[:2].tolist()
-        self.offsets = None
+        self.intercept_, self.slope_ = found[:2].tolist()
+        self.offsets_ = None
         if self.calibrate:
             # Offsets and the intercept share a direction: what all have in common is the line's.
-            self.intercept += found[2:].mean()
-            self.offsets = found[2:] - found[2:].mean()
+            self.intercept_ += found[2:].mean()
+            self.offsets_ = found[2:] - found[2:].mean()
         return self
 
     def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
         """Gain of each link in dB, without offsets."""
-        if math.isnan(self.intercept):
-            raise not_fitted()
-        user, bs = paired(user_xyz, bs_xyz)
-        return self.intercept + self.slope * log_distance(user, bs)
+        distances = log_distance(*paired(user_xyz, bs_xyz))
+        return fitted(self.intercept_) + fitted(self.slope_) * distances
 
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
-        """Gain of each link in dB, with its base station's offset."""
-        return self.answered(data.user_xyz, data.bs_xyz, data.bs)
-
-    def answered(
+    def predict_by_station(
         self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
     ) -> NDArray[np.float64]:
-        """With the offset of the base station of that id, or else of the nearest."""
+        """Gain of each link in dB, with the offset of its base station or of the nearest."""
         gain = self.predict(user, mast)
-        if self.offsets is None or self._stations is None:
+        if self.offsets_ is None:
             return gain
-        return gain + self.offsets[self._stations.numbers(bs, mast)]
+        return gain + self.offsets_[fitted(self._stations).numbers(bs, mast)]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
-from veilmap.baselines.base import AnswersByStation, Stations, not_fitted, tree_of
+from veilmap.baselines.base import Estimator, KnownStations, fitted, tree_of
 from veilmap.data.measurements import Measurements
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class NearestNeighbours(AnswersByStation):
+class NearestNeighbours(Estimator):
     """Mean of the k links whose ends are nearest, weighted by inverse distance.
 
     Parameters
@@ -29,29 +29,28 @@ class NearestNeighbours(AnswersByStation):
 
     neighbours: int = 5
     same_station: bool = False
-    _trees: "list[KDTree]" = field(default_factory=list, init=False, repr=False)
+    _trees: "list[KDTree] | None" = field(default=None, init=False, repr=False)
     _gains: list[NDArray[np.float64]] = field(default_factory=list, init=False, repr=False)
-    _stations: Stations | None = field(default=None, init=False, repr=False)
+    _stations: KnownStations | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Measurements) -> "NearestNeighbours":
-        """Remember all links."""
+        """Keep all links."""
         checks.whole("neighbours", self.neighbours, least=1)
         if not self.same_station:
             self._trees = [tree_of(np.hstack([data.user_xyz[:, :2], data.bs_xyz[:, :2]]))]
-            self._gains = [data.gain_db]
+            self._gains, self._stations = [data.gain_db], None
             return self
-        self._stations = Stations.of(data)
+        self._stations = KnownStations.of(data)
         number = self._stations.numbers(data.bs, data.bs_xyz)
         own = [number == station for station in range(len(self._stations))]
         self._trees = [tree_of(data.user_xyz[rows, :2]) for rows in own]
         self._gains = [data.gain_db[rows] for rows in own]
         return self
 
-    def _answered(
+    def predict_by_station(
         self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
     ) -> NDArray[np.float64]:
-        if not self._trees:
-            raise not_fitted()
+        """Gain of each link in dB; without ``bs`` the nearest base station answers."""
         if self._stations is None:
             return self._mean_of_nearest(0, np.hstack([user[:, :2], mast[:, :2]]))
         station, gain = self._stations.numbers(bs, mast), np.empty(len(user))
@@ -61,9 +60,9 @@ class NearestNeighbours(AnswersByStation):
         return gain
 
     def _mean_of_nearest(self, number: int, places: NDArray[np.float64]) -> NDArray[np.float64]:
-        gains = self._gains[number]
+        tree, gains = fitted(self._trees)[number], self._gains[number]
         count = min(self.neighbours, len(gains))
-        apart, index = self._trees[number].query(places, count, workers=-1)
+        apart, index = tree.query(places, count, workers=-1)
         apart, index = apart.reshape(-1, count), index.reshape(-1, count)
         weights = 1.0 / np.maximum(apart, 1e-6)  # a link at the same place counts alone
         return (weights * gains[index]).sum(axis=1) / weights.sum(axis=1)

@@ -3,16 +3,16 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from veilmap.baselines.base import not_fitted
+from veilmap.baselines.base import Estimator, fitted
 from veilmap.data.measurements import Measurements
-from veilmap.model.radio_map import HasMeasurements, RadioMap
+from veilmap.model.radio_map import RadioMap
 from veilmap.scenes.scene import Scene
 
 
 @dataclass
-class TrueMap:
+class TrueMap(Estimator):
     """The true heights on the model's own grid with the best θ: the floor for this model.
 
     Open ground is put at ``floor`` metres, as a learned map may put it: at 0 m the smooth
@@ -21,20 +21,16 @@ class TrueMap:
 
     scene: Scene
     floor: float = -8.0
-    radio_map: RadioMap | None = field(default=None, init=False)
+    radio_map_: RadioMap | None = field(default=None, init=False)
 
     def fit(self, data: Measurements) -> "TrueMap":
-        """θ by least squares."""
+        """Fit θ by least squares."""
         heights = np.where(self.scene.heights > 0, self.scene.heights, self.floor)
-        self.radio_map = RadioMap(self.scene.grid, heights).fit_propagation(data)
+        self.radio_map_ = RadioMap(self.scene.grid, heights).fit_propagation(data)
         return self
 
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
-        """Gain of each link in dB."""
-        if self.radio_map is None:
-            raise not_fitted()
-        return self.radio_map.predict(user_xyz, bs_xyz)
-
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
-        """Gain of each link in dB."""
-        return self.predict(data.user_xyz, data.bs_xyz)
+    def predict_by_station(
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
+    ) -> NDArray[np.float64]:
+        """Gain of each link in dB, whichever the base station."""
+        return fitted(self.radio_map_).predict(user, mast)

@@ -1,8 +1,11 @@
 """`veilmap data`: from tables of any shape to measurements."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +14,7 @@ from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from veilmap.data.measurements import Measurements
-    from veilmap.figures.content import Survey
+    from veilmap.figures.content import MeasuredGround
     from veilmap.ingest import Options
 
 app = typer.Typer(
@@ -22,79 +25,103 @@ _PICTURES = (".png", ".pdf", ".svg")
 _TABLES = (".parquet", ".csv")
 
 File = Annotated[Path, typer.Argument(help="The table: .csv, .tsv, .txt, .parquet or .gpkg.")]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        help="NAME=COLUMN: which column is which, such as gain=rsrp (may be repeated). Names: user,"
-        " user_x, user_y, user_z, latitude, longitude, altitude, bs, bs_x, bs_y, bs_z,"
-        " bs_latitude, bs_longitude, bs_altitude, gain, time, device, azimuth, beam_width.",
-    ),
-]
-Crs = Annotated[
-    str | None,
-    typer.Option(help="Projected coordinate system; for degrees by default their UTM zone."),
-]
-Quantity = Annotated[
-    str, typer.Option(help="What the values are: gain, rss, rsrp (dBm) or path-loss.")
-]
-TxPower = Annotated[float, typer.Option(help="Power sent in dBm, taken off rss and rsrp.")]
-Missing = Annotated[
-    list[float] | None, typer.Option(help="A value that stands for none (may be repeated).")
-]
-Stations = Annotated[
-    Path | None,
-    typer.Option(help="A file with the base stations' ids and positions, perhaps azimuths."),
-]
-Wide = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A column of values for one base station, or a pattern such as 'site-*' (may be"
-        " repeated)."
-    ),
-]
-SplitGap = Annotated[
-    float | None, typer.Option(help="Without user ids: a gap in time of more seconds parts users.")
-]
-UserPer = Annotated[
-    str | None, typer.Option(help="Without user ids: every row, or every position, is a user.")
-]
-UserHeight = Annotated[float, typer.Option(help="Of users in metres, if no column says.")]
-BsHeight = Annotated[
-    float | None, typer.Option(help="Of base stations in metres, if no column says.")
-]
-MaxDistance = Annotated[
-    float | None,
-    typer.Option(help="Leave out longer links, in metres along the ground, and count them."),
-]
-Layer = Annotated[str | None, typer.Option(help="Of a .gpkg file with several.")]
-Encoding = Annotated[str, typer.Option(help="Of a text file, such as latin-1.")]
-DropBad = Annotated[
-    bool, typer.Option("--drop-bad", help="Leave out rows that cannot be used, and count them.")
-]
+
+
+def _reading(
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            help="NAME=COLUMN: which column is which, such as gain=rsrp (may be repeated). Names:"
+            " user, user_x, user_y, user_z, latitude, longitude, altitude, bs, bs_x, bs_y, bs_z,"
+            " bs_latitude, bs_longitude, bs_altitude, gain, time, device, azimuth, beam_width.",
+        ),
+    ] = None,
+    crs: Annotated[
+        str | None,
+        typer.Option(help="Projected coordinate system; for degrees by default their UTM zone."),
+    ] = None,
+    quantity: Annotated[
+        str, typer.Option(help="What the values are: gain, rss, rsrp (dBm) or path-loss.")
+    ] = "gain",
+    tx_power: Annotated[
+        float, typer.Option(help="Power sent in dBm, taken off rss and rsrp.")
+    ] = 0.0,
+    missing: Annotated[
+        list[float] | None, typer.Option(help="A missing-value sentinel (may be repeated).")
+    ] = None,
+    stations: Annotated[
+        Path | None,
+        typer.Option(help="A file with the base stations' ids and positions, perhaps azimuths."),
+    ] = None,
+    wide: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column of values for one base station, or a pattern such as 'site-*' (may be"
+            " repeated)."
+        ),
+    ] = None,
+    split_gap: Annotated[
+        float | None,
+        typer.Option(help="Without user ids: start a new user after a gap of this many seconds."),
+    ] = None,
+    user_per: Annotated[
+        str | None, typer.Option(help="Without user ids: every row, or every position, is a user.")
+    ] = None,
+    user_height: Annotated[
+        float, typer.Option(help="Of users in metres, if no column says.")
+    ] = 1.5,
+    bs_height: Annotated[
+        float | None, typer.Option(help="Of base stations in metres, if no column says.")
+    ] = None,
+    max_distance: Annotated[
+        float | None,
+        typer.Option(help="Leave out longer links, in metres along the ground, and count them."),
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="Of a .gpkg file with several.")] = None,
+    encoding: Annotated[str, typer.Option(help="Of a text file, such as latin-1.")] = "utf-8",
+    drop_bad: Annotated[
+        bool, typer.Option("--drop-bad", help="Leave out rows that cannot be used, and count them.")
+    ] = False,
+) -> "Options":
+    """How a table is read: the options that `check` and `convert` share."""
+    given: dict[str, Any] = dict(locals())
+    from veilmap.ingest import Options
+
+    given |= {"columns": _named(columns or []), "missing": missing or (), "wide": wide or ()}
+    given["tx_power_dbm"] = given.pop("tx_power")
+    given["on_bad"] = "drop" if given.pop("drop_bad") else "refuse"
+    return Options(**given)
+
+
+def _reads_a_table(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes the options of `_reading` beside its own, and gets what they make.
+
+    Its parameter ``reading`` stands for them.
+    """
+    shared, own = signature(_reading), signature(command)
+
+    @wraps(command)
+    def filled(**given: Any) -> None:
+        command(reading=_reading(**{name: given.pop(name) for name in shared.parameters}), **given)
+
+    parameters = [one for one in own.parameters.values() if one.name != "reading"]
+    needed = [one for one in parameters if one.default is one.empty]
+    others = [one for one in parameters if one not in needed]
+    merged = [*needed, *shared.parameters.values(), *others]
+    filled.__signature__ = own.replace(parameters=merged)  # type: ignore[attr-defined]
+    filled.__annotations__ = {one.name: one.annotation for one in merged}
+    return filled
 
 
 @app.command(
     epilog="Example: `veilmap data check walk.csv --column gain=rsrp --quantity rsrp"
     " --stations sites.csv --split-gap 60 --picture walk.png`"
 )
+@_reads_a_table
 def check(
     file: File,
-    columns: Columns = None,
-    crs: Crs = None,
-    quantity: Quantity = "gain",
-    tx_power: TxPower = 0.0,
-    missing: Missing = None,
-    stations: Stations = None,
-    wide: Wide = None,
-    split_gap: SplitGap = None,
-    user_per: UserPer = None,
-    user_height: UserHeight = 1.5,
-    bs_height: BsHeight = None,
-    max_distance: MaxDistance = None,
-    layer: Layer = None,
-    encoding: Encoding = "utf-8",
-    drop_bad: DropBad = False,
+    reading: "Options",
     picture: Annotated[
         Path | None, typer.Option(help="Also draw users, base stations and gains: .png, .pdf, .svg")
     ] = None,
@@ -112,23 +139,19 @@ def check(
     for path in (picture, json_out):
         if path is not None:
             writable_folder(path.parent)
-    options = _options(
-        columns, crs, quantity, tx_power, missing, stations, wide, split_gap, user_per,
-        user_height, bs_height, max_distance, layer, encoding, drop_bad=True,
-    )  # fmt: skip
-    found = ingest.read(file, options)
+    found = ingest.read(file, replace(reading, on_bad="drop"))
     result = ingest.check(found)
     console.print(tables.check_table(result))
     console.print(tables.coverage_table(result))
     unexpected = sum(one.count for one in result.left_out if not one.expected)
-    if unexpected and not drop_bad:
+    if unexpected and reading.on_bad != "drop":
         console.print(
             f"{unexpected:,} rows cannot be used; convert leaves them out with --drop-bad"
         )
     console.print(tables.doubts(result) if result.doubts else "Nothing looks wrong.")
     if picture is not None:
         survey = _survey(found.measurements, file)
-        console.print(f"Wrote {figures.save(figures.survey_figure(survey), picture)}")
+        console.print(f"Wrote {figures.save(figures.draw(survey), picture)}")
     if json_out is not None:
         files.write_json(result.as_dict(), json_out)
         console.print(f"Wrote {json_out}")
@@ -138,26 +161,13 @@ def check(
     epilog="Example: `veilmap data convert walk.csv links.parquet --column gain=rsrp"
     " --quantity rsrp --stations sites.csv --split-gap 60` then `veilmap train links.parquet`"
 )
+@_reads_a_table
 def convert(
     file: File,
     out: Annotated[
         Path, typer.Argument(help="Measurements: .parquet, or .csv without CRS and antennas.")
     ],
-    columns: Columns = None,
-    crs: Crs = None,
-    quantity: Quantity = "gain",
-    tx_power: TxPower = 0.0,
-    missing: Missing = None,
-    stations: Stations = None,
-    wide: Wide = None,
-    split_gap: SplitGap = None,
-    user_per: UserPer = None,
-    user_height: UserHeight = 1.5,
-    bs_height: BsHeight = None,
-    max_distance: MaxDistance = None,
-    layer: Layer = None,
-    encoding: Encoding = "utf-8",
-    drop_bad: DropBad = False,
+    reading: "Options",
 ) -> None:
     """Write a table's measurements in the one shape that all other commands read."""
     from veilmap import ingest
@@ -166,11 +176,7 @@ def convert(
     if out.absolute() == file.absolute():
         raise ConfigurationError(f"{out} is the table itself; name another file to write")
     writable_folder(out.parent)
-    options = _options(
-        columns, crs, quantity, tx_power, missing, stations, wide, split_gap, user_per,
-        user_height, bs_height, max_distance, layer, encoding, drop_bad,
-    )  # fmt: skip
-    found = ingest.read(file, options)
+    found = ingest.read(file, reading)
     data = found.measurements
     data.save(out)
     for note in found.notes:
@@ -221,9 +227,13 @@ def make(
     known = scene.base_stations, tuple(range(len(scene.base_stations)))
     first, total = len(there) if resume else 0, -(-users // per_file)
     parts = scene.measure_in_parts(
-        users, seed=2 * city if seed is None else seed, users_per_part=per_file,
-        first_part=first, links_per_user=links, reach=reach,
-    )  # fmt: skip
+        users,
+        seed=2 * city if seed is None else seed,
+        users_per_part=per_file,
+        first_part=first,
+        links_per_user=links,
+        reach=reach,
+    )
     with progress_bar() as progress:
         # Not shown before a file is done: a mistake should leave one line and no bar.
         task = progress.add_task(
@@ -259,23 +269,6 @@ def split(
     console.print(f"Wrote {len(data.users):,} users in {len(parts):,} files to {folder}/")
 
 
-def _options(
-    columns: Sequence[str] | None, crs: str | None, quantity: str, tx_power: float,
-    missing: Sequence[float] | None, stations: Path | None, wide: Sequence[str] | None,
-    split_gap: float | None, user_per: str | None, user_height: float, bs_height: float | None,
-    max_distance: float | None, layer: str | None, encoding: str, drop_bad: bool,
-) -> "Options":  # fmt: skip
-    from veilmap.ingest import Options
-
-    return Options(
-        columns=_named(columns or []), crs=crs, quantity=cast("Any", quantity),
-        tx_power_dbm=tx_power, missing=missing or (), stations=stations, wide=wide or (),
-        split_gap=split_gap, user_per=cast("Any", user_per), user_height=user_height,
-        bs_height=bs_height, max_distance=max_distance, layer=layer, encoding=encoding,
-        on_bad="drop" if drop_bad else "refuse",
-    )  # fmt: skip
-
-
 def _named(texts: Sequence[str]) -> dict[str, str]:
     """Columns out of texts such as gain=rsrp."""
     named: dict[str, str] = {}
@@ -294,14 +287,16 @@ def _check_ending(what: str, path: Path, endings: Sequence[str]) -> None:
         raise ConfigurationError(f"{what} ends in {' or '.join(endings)}, not {path.name!r}")
 
 
-def _survey(data: "Measurements", file: Path) -> "Survey":
+def _survey(data: "Measurements", file: Path) -> "MeasuredGround":
     import numpy as np
 
-    from veilmap.figures.content import Survey
+    from veilmap.figures.content import MeasuredGround
 
     stations, first = np.unique(data.bs, return_index=True)
-    return Survey(
+    return MeasuredGround(
         f"{file.name}: {len(data):,} links of {len(data.users):,} users",
-        data.user_xyz[:, :2], data.gain_db, data.bs_xyz[first, :2],
+        data.user_xyz[:, :2],
+        data.gain_db,
+        data.bs_xyz[first, :2],
         tuple(str(bs) for bs in stations),
-    )  # fmt: skip
+    )

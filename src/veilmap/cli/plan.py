@@ -9,7 +9,7 @@ import typer
 from veilmap.cli.options import AllowMissing, Delta, console, writable_folder
 
 if TYPE_CHECKING:
-    from veilmap.federation.planning import Plan
+    from veilmap.federation.planning import PrivacyPlan
 
 
 def plan(
@@ -41,9 +41,15 @@ def plan(
         writable_folder(json_out.parent)
     options = {} if allow_missing is None else {"dropout": allow_missing}
     chosen = planning.plan(
-        users, epsilon, delta, cells=cells, links=links, within=within, contribute=contribute,
+        users,
+        epsilon,
+        delta,
+        cells=cells,
+        links=links,
+        within=within,
+        contribute=contribute,
         **options,
-    )  # fmt: skip
+    )
     described = chosen.as_dict(chosen.seconds()) | {"command": _command(chosen)}
     console.print(tables.plan_table(described))
     console.print(chosen.assumptions)
@@ -53,7 +59,7 @@ def plan(
         console.print(f"Wrote {json_out}")
 
 
-def _command(plan: "Plan") -> str:
+def _command(plan: "PrivacyPlan") -> str:
     """The training as a command line."""
     from veilmap.runs import command
 

@@ -12,8 +12,8 @@ from veilmap.cli.options import console, progress_bar, writable_folder
 from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from veilmap.paper.experiments.running import Plan
-    from veilmap.paper.experiments.tasks import Outcome, Store, Task
+    from veilmap.paper.running import TaskPlan
+    from veilmap.paper.tasks import Outcome, Store, Task
 
 
 def reproduce(
@@ -48,9 +48,8 @@ def reproduce(
     """
     from veilmap._util import files
     from veilmap.cli import tables
-    from veilmap.paper import experiments
-    from veilmap.paper.experiments import running
-    from veilmap.paper.experiments.tasks import Store
+    from veilmap.paper import experiments, running
+    from veilmap.paper.tasks import Store
     from veilmap.reports import reproduction
 
     if not names:
@@ -61,14 +60,18 @@ def reproduce(
     for folder in (out, json_out.parent if json_out else out):
         writable_folder(folder)
     store = Store(out / "computed")
-    plan = running.Plan.of((task for one in chosen for task in one.tasks()), store)
+    plan = running.TaskPlan.of((task for one in chosen for task in one.tasks()), store)
     processes = running.processes(plan, workers)
     started = time.perf_counter()
     outcomes = _run(plan, store, processes)
     about = reproduction.About(
         _command(names, quick, seeds, settings or []),
-        time.perf_counter() - started, len(plan.left), len(plan.done), processes, quick,
-    )  # fmt: skip
+        time.perf_counter() - started,
+        len(plan.left),
+        len(plan.done),
+        processes,
+        quick,
+    )
     results = [experiment.result(outcomes) for experiment in chosen]
     for result in results:
         for table in result.tables:
@@ -83,9 +86,9 @@ def reproduce(
     console.print(f"{about.lines()[1]} Wrote {shown} and {out}/figures/")
 
 
-def _run(plan: "Plan", store: "Store", processes: int) -> "dict[Task, Outcome]":
+def _run(plan: "TaskPlan", store: "Store", processes: int) -> "dict[Task, Outcome]":
     """Run what is left, with a bar that counts by how long things take."""
-    from veilmap.paper.experiments import running
+    from veilmap.paper import running
 
     with progress_bar() as progress:
         total = sum(task.weight for task in plan.left)

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from veilmap import reports
 from veilmap.auditing.audit import Audit
-from veilmap.paper.experiments import Experiment, results
+from veilmap.paper import results
+from veilmap.paper.experiment import Experiment
 from veilmap.reports import metres
 from veilmap.reports.demo import Row
 
@@ -39,7 +40,7 @@ def demo_table(rows: Sequence[Row], seed: int) -> Table:
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
-    """A plan for a promise, as `Plan.as_dict` gives it."""
+    """A plan for a promise, as `PrivacyPlan.as_dict` gives it."""
     table = _table(f"{plan['users']:,} users with ε = {plan['epsilon']:.3g}, δ = {plan['delta']:g}")
     table.add_column("what", no_wrap=True)
     table.add_column("")
@@ -165,9 +166,13 @@ def coverage_table(check: "Check") -> Table:
     _numbers(table, "rows", "users", "median gain (dB)", "nearest (m)", "farthest (m)")
     for one in check.stations[:_STATIONS_SHOWN]:
         table.add_row(
-            one.bs, f"{one.rows:,}", f"{one.users:,}", f"{one.gain_median_db:.1f}",
-            f"{one.nearest_m:,.0f}", f"{one.farthest_m:,.0f}",
-        )  # fmt: skip
+            one.bs,
+            f"{one.rows:,}",
+            f"{one.users:,}",
+            f"{one.gain_median_db:.1f}",
+            f"{one.nearest_m:,.0f}",
+            f"{one.farthest_m:,.0f}",
+        )
     more = len(check.stations) - _STATIONS_SHOWN
     if more > 0:
         table.caption = f"and {more} more (all of them with --json)"
@@ -212,9 +217,14 @@ def comparison_tables(comparison: "Comparison") -> list[Table]:
         for row in own:
             cost = "" if row.method == "central" else _number(row.cost_db, 2, sign="+")
             table.add_row(
-                row.method, f"{row.mae_db:.2f}", _number(row.spread_db, 2), f"{row.rmse_db:.2f}",
-                cost, f"{row.seconds:.1f}", _models(row.models),
-            )  # fmt: skip
+                row.method,
+                f"{row.mae_db:.2f}",
+                _number(row.spread_db, 2),
+                f"{row.rmse_db:.2f}",
+                cost,
+                f"{row.seconds:.1f}",
+                _models(row.models),
+            )
         found.append(table)
     return found
 

@@ -1,19 +1,42 @@
 """Ours beside what people use today, on the same folds of the same measurements."""
 
-from veilmap.compare.folds import Fold, by_blocks, by_users, few_links
-from veilmap.compare.methods import BASELINES, OURS, Method, methods
-from veilmap.compare.running import Comparison, Score, compare
+from veilmap.compare.folds import (
+    Fold,
+    Splits,
+    by_blocks,
+    by_users,
+    covering_grid,
+    few_links,
+    without_patterns,
+)
+from veilmap.compare.methods import BASELINES, OURS, ComparisonSettings, Method, methods
+from veilmap.compare.radio_maps import FederatedMap, PooledMap
+from veilmap.compare.running import (
+    Comparison,
+    FoldScore,
+    ScoreFile,
+    compare,
+    described_settings,
+)
 
 __all__ = [
     "BASELINES",
     "OURS",
     "Comparison",
+    "ComparisonSettings",
+    "FederatedMap",
     "Fold",
+    "FoldScore",
     "Method",
-    "Score",
+    "PooledMap",
+    "ScoreFile",
+    "Splits",
     "by_blocks",
     "by_users",
     "compare",
+    "covering_grid",
+    "described_settings",
     "few_links",
     "methods",
+    "without_patterns",
 ]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._util import checks, extras
+from veilmap._util import checks
 from veilmap.baselines import (
-    Baseline,
+    Estimator,
     GradientBoosting,
     LogDistance,
     NearestNeighbours,
@@ -16,12 +16,11 @@ from veilmap.baselines import (
     RegressionKriging,
 )
 from veilmap.compare.folds import Fold
+from veilmap.compare.radio_maps import FederatedMap, PooledMap
 from veilmap.errors import ConfigurationError
 from veilmap.federation.model import Calibrated
-from veilmap.federation.selection import ModelChoice, Trial, choose, preferred
+from veilmap.federation.selection import ModelChoice, ModelTrial, choose, preferred
 from veilmap.geometry.grid import Grid
-from veilmap.model.evaluation import KnowsDevices
-from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import has_guarantee
 from veilmap.privacy.mechanisms import (
     AggregateGaussian,
@@ -31,25 +30,17 @@ from veilmap.privacy.mechanisms import (
     UniformNoise,
 )
 
-BASELINES: Mapping[str, Callable[[], Baseline]] = {
-    "log-distance": lambda: LogDistance(calibrate=True),
-    "k-nn": lambda: NearestNeighbours(same_station=True),
-    "kriging": OrdinaryKriging,
-    "regression-kriging": RegressionKriging,
-    "gradient-boosting": GradientBoosting,
+BASELINES: Mapping[str, Estimator] = {
+    "log-distance": LogDistance(calibrate=True),
+    "k-nn": NearestNeighbours(same_station=True),
+    "kriging": OrdinaryKriging(),
+    "regression-kriging": RegressionKriging(),
+    "gradient-boosting": GradientBoosting(),
 }
-
-_NEEDS = {
-    "kriging": ("pykrige", "baselines"),
-    "regression-kriging": ("pykrige", "baselines"),
-    "gradient-boosting": ("sklearn", "learn"),
-}
-
-OURS = ("central", "federated", "uniform", "aligned", "aggregate")
 
 
 @dataclass(frozen=True)
-class Setting:
+class ComparisonSettings:
     """What our modes have in common.
 
     Attributes
@@ -64,6 +55,7 @@ class Setting:
     buildings : (rows, columns) float, optional
         Public heights.
     seed : int
+        Noise seed.
     """
 
     grid: Grid
@@ -77,104 +69,105 @@ class Setting:
 
     def __post_init__(self) -> None:
         checks.whole("rounds", self.rounds, least=2)
+        if set(self.calibrate) - {"stations", "devices"}:
+            named = ",".join(self.calibrate)
+            raise ConfigurationError(
+                f"calibrate takes stations and devices, not {named!r}", "calibrate"
+            )
 
     def mechanism(self, mode: str) -> Mechanism:
         """What users do in a mode."""
-        if mode == "uniform":
-            return UniformNoise(noise_budget=self.budget)
-        if mode == "aligned":
-            return GeometryAligned(noise_budget=self.budget)
-        if mode == "aggregate":
-            return AggregateGaussian(epsilon=self.epsilon, delta=self.delta)
-        return NoNoise()
+        return _MECHANISMS[mode](self)
+
+    def estimator(self, mode: str) -> PooledMap:
+        """Our map in a mode."""
+        if mode == "central":
+            return PooledMap(self.grid, rounds=self.rounds, buildings=self.buildings)
+        return FederatedMap(
+            self.grid,
+            rounds=self.rounds,
+            buildings=self.buildings,
+            mechanism=self.mechanism(mode),
+            seed=self.seed,
+        )
+
+
+_MECHANISMS: Mapping[str, Callable[[ComparisonSettings], Mechanism]] = {
+    "central": lambda own: NoNoise(),
+    "federated": lambda own: NoNoise(),
+    "uniform": lambda own: UniformNoise(noise_budget=own.budget),
+    "aligned": lambda own: GeometryAligned(noise_budget=own.budget),
+    "aggregate": lambda own: AggregateGaussian(epsilon=own.epsilon, delta=own.delta),
+}
+OURS = tuple(_MECHANISMS)
+
+# Where the server sees uploads there can be no field, see `train`.
+_WITHOUT_FIELD = ("uniform", "aligned")
 
 
 @dataclass
-class Choices:
-    """Models tried on validation data, once for a fold and all our modes."""
+class ModelSelection:
+    """Models tried on the validation rows of a fold, once for all our modes."""
 
-    setting: Setting
+    settings: ComparisonSettings
     _fold: tuple[str, int] | None = field(default=None, init=False)
-    _trials: list[Trial] = field(default_factory=list, init=False, repr=False)
+    _trials: list[ModelTrial] = field(default_factory=list, init=False, repr=False)
 
-    def of(self, fold: Fold) -> list[Trial]:
-        """The trials for a fold, best first."""
+    def model(self, fold: Fold, *, fields: bool) -> ModelChoice:
+        """The model preferred for a fold, among all or only those without a field."""
         if self._fold != (fold.scheme, fold.number):
+            own = self.settings
             learned, validation, groups = fold.for_validation()
             self._trials = choose(
-                learned, validation, self.setting.grid, calibrate=self.setting.calibrate,
-                groups=groups, rounds=self.setting.rounds, buildings=self.setting.buildings,
-            )  # fmt: skip
+                learned,
+                validation,
+                own.grid,
+                calibrate=own.calibrate,
+                groups=groups,
+                rounds=own.rounds,
+                buildings=own.buildings,
+            )
             self._fold = fold.scheme, fold.number
-        return self._trials
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A method after learning, and which model it took, if it had a choice."""
-
-    predictor: KnowsDevices
-    model: str = ""
+        return preferred([one for one in self._trials if fields or not one.model.residual]).model
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table: a name, and how it is made ready for a fold and then learns."""
+    """One row of the table: a name, an estimator, and how its model is chosen, if it has one.
+
+    ``choose`` gives the estimator's parameter ``model`` for a fold.
+    """
 
     name: str
-    prepare: Callable[[Fold], Callable[[Fold], Fitted]] = field(repr=False)
+    estimator: Estimator
+    choose: Callable[[Fold], ModelChoice] | None = field(default=None, repr=False)
 
 
-def methods(names: Iterable[str], setting: Setting) -> list[Method]:
+def methods(names: Iterable[str], settings: ComparisonSettings) -> list[Method]:
     """The methods of these names, in their order."""
-    choices, found = Choices(setting), []
+    choice, found = ModelSelection(settings), []
     for name in names:
         if name in BASELINES:
-            module, extra = _NEEDS.get(name, (None, ""))
-            if module:
-                extras.require(module, name, extra)
-            found.append(Method(name, _baseline(BASELINES[name])))
+            BASELINES[name].check_installed(name)
+            found.append(Method(name, BASELINES[name]))
         elif name in OURS:
-            # A wrong budget or promise is said before any work.
-            if has_guarantee(setting.mechanism(name)) and "devices" in setting.calibrate:
-                raise ConfigurationError(
-                    f"{name} cannot learn offsets of devices, whose kinds only users' data tell:"
-                    " leave devices or this method out"
-                )
-            found.append(Method(name, _ours(name, setting, choices)))
+            found.append(_ours(name, settings, choice))
         else:
             known = ", ".join([*BASELINES, *OURS])
-            raise ConfigurationError(f"there is no method {name!r}; there are {known}")
+            raise ConfigurationError(f"there is no method {name!r}; there are {known}", "methods")
     if len({method.name for method in found}) < len(found):
-        raise ConfigurationError("a method is named twice")
+        raise ConfigurationError("a method is named twice", "methods")
     return found
 
 
-def _baseline(make: Callable[[], Baseline]) -> Callable[[Fold], Callable[[Fold], Fitted]]:
-    return lambda _: lambda fold: Fitted(make().fit(fold.train))
-
-
-def _ours(
-    mode: str, setting: Setting, choices: Choices
-) -> Callable[[Fold], Callable[[Fold], Fitted]]:
+def _ours(mode: str, settings: ComparisonSettings, choice: ModelSelection) -> Method:
     """A mode of ours, with the model that did best on validation data."""
-
-    def prepare(fold: Fold) -> Callable[[Fold], Fitted]:
-        # Where the server sees uploads there can be no field, see `train`.
-        seen = mode in ("uniform", "aligned")
-        trials = [t for t in choices.of(fold) if not (seen and t.model.residual)]
-        model = preferred(trials).model
-        return lambda fold: Fitted(_learned(mode, model, fold, setting), str(model))
-
-    return prepare
-
-
-def _learned(mode: str, model: ModelChoice, fold: Fold, setting: Setting) -> RadioMap:
-    rounds, buildings = setting.rounds, setting.buildings
-    if mode == "central":
-        return model.fit(fold.train, setting.grid, rounds=rounds, buildings=buildings)
-    # A comparison publishes errors, and no map: base stations are those that were measured.
-    return model.train(
-        fold.train, setting.grid, mechanism=setting.mechanism(mode), seed=setting.seed,
-        rounds=rounds, buildings=buildings, stations=fold.train.stations,
-    ).radio_map  # fmt: skip
+    # A wrong budget or guarantee is refused here, before any work.
+    if has_guarantee(settings.mechanism(mode)) and "devices" in settings.calibrate:
+        raise ConfigurationError(
+            f"{mode} cannot learn offsets of devices, whose kinds only users' data tell:"
+            " leave devices or this method out",
+            "calibrate",
+        )
+    fields = mode not in _WITHOUT_FIELD
+    return Method(mode, settings.estimator(mode), lambda fold: choice.model(fold, fields=fields))

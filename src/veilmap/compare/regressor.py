@@ -1,21 +1,22 @@
 """The radio map as a scikit-learn estimator, to be judged beside other models.
 
-The only place with scikit-learn, which is an extra: `veilmap` imports this when asked for it.
+It wraps `FederatedMap` for X and y. scikit-learn is an extra: `veilmap` imports this when asked
+for it.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap.baselines.base import fitted
+from veilmap.compare.radio_maps import FederatedMap
 from veilmap.data.measurements import DUPLICATE, BadRowsError, Measurements, listed
-from veilmap.errors import ConfigurationError
-from veilmap.federation import Model, train
-from veilmap.federation.model import Calibrated
+from veilmap.errors import ConfigurationError, DataError, MissingExtraError
 from veilmap.federation.selection import ModelChoice
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
@@ -26,8 +27,8 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
-    raise ConfigurationError(
-        "RadioMapRegressor needs scikit-learn: pip install 'veilmap[learn]'"
+    raise MissingExtraError(
+        "RadioMapRegressor needs scikit-learn: pip install 'veilmap[learn]'", "learn"
     ) from None
 
 _POSITIONS = 6
@@ -52,7 +53,7 @@ class _LinkColumns:
         """Whoever has no id column is number 0."""
         given = X[:, _POSITIONS:]
         if np.any(given != np.floor(given)) or np.any(np.abs(given) > 2**53):
-            raise ConfigurationError("the id columns of X (7 and 8) hold whole numbers")
+            raise DataError("the id columns of X (7 and 8) hold whole numbers")
         ids = np.zeros((len(X), len(_ID_COLUMNS)), dtype=np.int64)
         ids[:, : given.shape[1]] = given
         return cls(X[:, :3], X[:, 3:_POSITIONS], ids[:, 0], ids[:, 1])
@@ -127,23 +128,19 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         if not isinstance(self.mechanism, Mechanism | None):
             raise ConfigurationError(
-                f"mechanism is one of veilmap's or None, not {self.mechanism!r}"
+                f"mechanism is one of veilmap's or None, not {self.mechanism!r}", "mechanism"
             )
         links = self._link_columns(X)
         data = _measurements(_users(self.users, groups, links), links, y)
-        step = ModelChoice(degrees=self.degrees).step
-        run = train(
-            data,
+        model = ModelChoice(degrees=self.degrees, calibrate=tuple(self.calibrate))  # type: ignore[arg-type]
+        learned = FederatedMap(
             self._grid(links),
+            model,
+            self.rounds,
             mechanism=self.mechanism,
-            rounds=self.rounds,
             seed=_seed(self.random_state),
-            model=Model(
-                step=step,
-                calibrate=cast("Collection[Calibrated]", self.calibrate),
-                stations=data.stations,
-            ),
-        )
+        ).fit(data)
+        run = fitted(learned.run_)
         self.radio_map_ = run.radio_map
         self.n_iter_ = len(run.history)
         return self
@@ -167,31 +164,35 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
 def _check_columns(columns: int, calibrate: Collection[str]) -> None:
     """Refuse an X that has not the columns of links, or not the ids to calibrate by."""
     if not _POSITIONS <= columns <= _POSITIONS + len(_ID_COLUMNS):
-        raise ConfigurationError(f"X has {columns} feature(s); it takes {_COLUMNS}")
+        raise DataError(f"X has {columns} feature(s); it takes {_COLUMNS}")
     if not isinstance(calibrate, tuple | list | set | frozenset) or set(calibrate) - {*_ID_COLUMNS}:
         raise ConfigurationError(
-            f"calibrate is a tuple of 'stations' and 'devices', or (), not {calibrate!r}"
+            f"calibrate is a tuple of 'stations' and 'devices', or (), not {calibrate!r}",
+            "calibrate",
         )
     for asked in calibrate:
         index, name = _ID_COLUMNS[asked]
         if columns <= index:
             raise ConfigurationError(
                 f"calibrating {asked} takes the {name} as column {index + 1} of X,"
-                f" which has {columns} columns"
+                f" which has {columns} columns",
+                "calibrate",
             )
 
 
 def _users(rule: str, groups: Any, links: _LinkColumns) -> NDArray:
     """Who measured each row."""
     if rule not in ("place", "groups"):
-        raise ConfigurationError(f"users is 'place' or 'groups', not {rule!r}")
+        raise ConfigurationError(f"users is 'place' or 'groups', not {rule!r}", "users")
     if groups is not None:
         users = np.asarray(groups)
         if users.shape != (len(links.bs),):
-            raise ConfigurationError(f"groups have shape {users.shape}; X has {len(links.bs)} rows")
+            raise DataError(f"groups have shape {users.shape}; X has {len(links.bs)} rows")
         return users
     if rule == "groups":
-        raise ConfigurationError("users='groups' takes the users from fit(X, y, groups=...)")
+        raise ConfigurationError(
+            "users='groups' takes the users from fit(X, y, groups=...)", "users"
+        )
     return np.unique(links.user_xyz, axis=0, return_inverse=True)[1].reshape(-1)
 
 
@@ -202,7 +203,7 @@ def _measurements(users: NDArray, links: _LinkColumns, gain_db: NDArray) -> Meas
     except BadRowsError as error:
         wrong = [problem for problem in error.bad if problem.reason != DUPLICATE]
         if wrong:
-            raise ConfigurationError(f"X and y: {listed(wrong, error.total)}") from None
+            raise DataError(f"X and y: {listed(wrong, error.total)}") from None
     # Resampling (bagging, the bootstrap) draws rows twice.
     return Measurements(*columns, on_bad="drop")
 

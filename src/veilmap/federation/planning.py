@@ -17,7 +17,7 @@ import numpy as np
 
 from veilmap._util import checks
 from veilmap.data.measurements import Measurements
-from veilmap.errors import ConfigurationError
+from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.federation import NoiseAwareStep, Participation
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast
@@ -85,7 +85,7 @@ CURVE = Curve(465.0, 713.0, 4.13e5, 1.69e-3, 0.19)
 
 
 @dataclass(frozen=True)
-class Plan:
+class PrivacyPlan:
     """Settings for `train`, with what to expect of them.
 
     Attributes
@@ -193,7 +193,7 @@ def plan(
     contribute: float = 1.0,
     dropout: float = 0.1,
     clip: float = 0.3,
-) -> Plan:
+) -> PrivacyPlan:
     """The settings that keep (ε, δ) with the best map, or with the least traffic.
 
     Parameters
@@ -212,14 +212,20 @@ def plan(
         cities: then all users count alike, and the noise falls with it as the gradients do.
     """
     found = plans(
-        users, epsilon, delta, cells=cells, links=links, contribute=contribute, dropout=dropout,
+        users,
+        epsilon,
+        delta,
+        cells=cells,
+        links=links,
+        contribute=contribute,
+        dropout=dropout,
         clip=clip,
-    )  # fmt: skip
+    )
     best = min(found, key=lambda one: one.loss_db)
     enough = best.loss_db + _ALIKE if within is None else checks.number("within", within, above=0)
     good = [one for one in found if one.loss_db <= enough]
     if math.isinf(best.loss_db) or not good:
-        raise ConfigurationError(_why_none(best, within))
+        raise PrivacyError(_why_none(best, within))
     return min(good, key=lambda one: (one.sent_bytes, one.loss_db))
 
 
@@ -235,18 +241,21 @@ def plans(
     clip: float = 0.3,
     rounds: Iterable[int] = ROUNDS,
     groups: Iterable[int] = GROUPS,
-) -> list[Plan]:
+) -> list[PrivacyPlan]:
     """All settings that are compared."""
     users = checks.whole("users", users, least=2)
     cells = checks.whole("cells", cells, least=1)
     links = checks.whole("links", links, least=1)
     wanted = AggregateGaussian(
-        epsilon=epsilon, delta=usual_delta(users) if delta is None else delta, clip=clip,
-        contribute=contribute, dropout=dropout,
-    )  # fmt: skip
+        epsilon=epsilon,
+        delta=usual_delta(users) if delta is None else delta,
+        clip=clip,
+        contribute=contribute,
+        dropout=dropout,
+    )
     if wanted.delta >= 1 / users:
         raise ConfigurationError(
-            f"δ = {wanted.delta:g} is not below 1/N = {1 / users:g}: take less"
+            f"δ = {wanted.delta:g} is not below 1/N = {1 / users:g}: take less", "delta"
         )
     return [
         _planned(users, count, Participation(1 / own, in_turns=own > 1), wanted, cells, links)
@@ -263,19 +272,19 @@ def _planned(
     wanted: AggregateGaussian,
     cells: int,
     links: int,
-) -> Plan:
+) -> PrivacyPlan:
     cohort = users // participation.groups
     fixed = fitted(calibrated(wanted, participation.rounds_each(rounds)), cohort)
     share = fixed.share_deviation(cells, _PARAMETERS, cohort) / fixed.steps  # in units of the clip
     noise = share / (math.sqrt(cohort * rounds) * fixed.contribute)
     # On a larger map as many users are spread over more cells: what counts is users a cell.
     noise *= cells / CELLS
-    return Plan(
+    return PrivacyPlan(
         users, rounds, participation, fixed, cells, links, noise, CURVE.loss_db(rounds, noise)
     )
 
 
-def _why_none(best: Plan, within: float | None) -> str:
+def _why_none(best: PrivacyPlan, within: float | None) -> str:
     """What to change where no plan will do."""
     asked = f"{best.users:,} users with ε = {best.mechanism.epsilon:g}"
     if math.isinf(best.loss_db):

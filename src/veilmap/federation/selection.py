@@ -23,7 +23,7 @@ from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
 
-__all__ = ["ModelChoice", "Trial", "choose", "chosen_on", "preferred"]
+__all__ = ["ModelChoice", "ModelTrial", "choose", "chosen_on", "preferred"]
 
 # Gains of other people's data may lie 20 dB and more from where θ starts.
 _START_THETA_RATE = 2.0
@@ -168,7 +168,7 @@ _COLUMNS = ("user_xyz", "bs_xyz", "gain_db", "bs", "device")
 
 
 @dataclass(frozen=True)
-class Trial:
+class ModelTrial:
     """How well a model did on validation data.
 
     Attributes
@@ -184,14 +184,14 @@ class Trial:
     mae_db: float
     by_group: NDArray[np.float64] = field(repr=False)
 
-    def as_good_as(self, other: "Trial") -> bool:
+    def as_good_as(self, other: "ModelTrial") -> bool:
         """Whether the difference lies within its standard error over groups."""
         apart = self.by_group - other.by_group
         error = math.sqrt(len(apart)) * np.std(apart, ddof=1) if len(apart) > 1 else 0.0
         return bool(apart.sum() <= error)
 
 
-def preferred(trials: Sequence[Trial]) -> Trial:
+def preferred(trials: Sequence[ModelTrial]) -> ModelTrial:
     """The simplest kind of obstacles that is as good as the best, with its best field."""
     best = min(trials, key=lambda trial: trial.mae_db)
     kinds = sorted({trial.model.complexity for trial in trials})
@@ -211,7 +211,7 @@ def chosen_on(
     calibrate: Collection[Calibrated] = (),
     rounds: int = 100,
     buildings: ArrayLike | None = None,
-) -> Trial:
+) -> ModelTrial:
     """The model for measurements that are one's own, a quarter of their ground set aside.
 
     Nothing of anybody else's is used: a federation can start from what it says.
@@ -219,9 +219,15 @@ def chosen_on(
     side = float(np.ptp(own.user_xyz[:, :2], axis=0).max()) / _BLOCKS_ALONG
     learned, validation = own.split_by_place(_VALIDATION_SHARE, block=side, seed=0)
     trials = choose(
-        learned, validation, grid, residuals=residuals, calibrate=calibrate, rounds=rounds,
-        groups=np.floor(validation.user_xyz[:, :2] / side) @ [1.0, 1e9], buildings=buildings,
-    )  # fmt: skip
+        learned,
+        validation,
+        grid,
+        residuals=residuals,
+        calibrate=calibrate,
+        rounds=rounds,
+        groups=np.floor(validation.user_xyz[:, :2] / side) @ [1.0, 1e9],
+        buildings=buildings,
+    )
     return preferred(trials)
 
 
@@ -236,8 +242,8 @@ def choose(
     groups: ArrayLike | None = None,
     rounds: int = 100,
     buildings: ArrayLike | None = None,
-    on_trial: Callable[[Trial], None] | None = None,
-) -> list[Trial]:
+    on_trial: Callable[[ModelTrial], None] | None = None,
+) -> list[ModelTrial]:
     """Models fitted to pooled ``data``, in the order of their error on ``validation``.
 
     `preferred` takes one of them. For data that may be pooled, an operator's own or a study's:
@@ -257,7 +263,7 @@ def choose(
     buildings : (rows, columns) array, optional
         Public heights to start from.
     on_trial : callable, optional
-        Called with each `Trial`.
+        Called with each `ModelTrial`.
     """
     if residuals is None:
         residuals = (None, *(grid.cell_size * cells for cells in (1, 2, 4)))
@@ -265,7 +271,9 @@ def choose(
     kinds = [ModelChoice(obstacles=False), *(ModelChoice(degrees=count) for count in tried)]
     kinds += [ModelChoice(degrees=count, wide=True) for count in tried[-1:]]
     if not residuals:
-        raise ConfigurationError("choose needs at least one of residuals; None is no field")
+        raise ConfigurationError(
+            "choose needs at least one of residuals; None is no field", "residuals"
+        )
     group = np.unique(validation.user if groups is None else groups, return_inverse=True)[1]
     trials = []
     for kind in kinds:
@@ -275,7 +283,7 @@ def choose(
             radio_map = fitted if spacing is None else with_field(fitted, data, spacing)
             wrong = np.abs(radio_map.predict_links(validation) - validation.gain_db)
             parts = np.bincount(group.reshape(-1), wrong) / len(wrong)
-            trials.append(Trial(replace(bare, residual=spacing), float(wrong.mean()), parts))
+            trials.append(ModelTrial(replace(bare, residual=spacing), float(wrong.mean()), parts))
             if on_trial:
                 on_trial(trials[-1])
     return sorted(trials, key=lambda trial: trial.mae_db)

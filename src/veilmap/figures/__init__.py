@@ -1,25 +1,37 @@
-"""Results to figures; the only place with matplotlib."""
+"""Results to figures: `draw` makes a figure of any picture; the only place with matplotlib."""
 
-from veilmap.figures.audits import cdf_figure, posterior_figure, tradeoff_figure
-from veilmap.figures.maps import error_figure, gain_figure, heights_figure, overview, uploads_figure
-from veilmap.figures.pictures import draw
+from veilmap.figures import curves, links  # they register what `draw` draws
+from veilmap.figures.content import (
+    AuditedRun,
+    Beliefs,
+    ErrorShares,
+    GroundMap,
+    GroundMaps,
+    MeasuredGround,
+    Tradeoff,
+)
+from veilmap.figures.maps import gain, gain_error, heights, overview, uploads
 from veilmap.figures.rasters import save_layer_image, save_layer_legend
-from veilmap.figures.style import png, save
-from veilmap.figures.surveys import survey_figure
+from veilmap.figures.style import draw, png, save
 
 __all__ = [
-    "cdf_figure",
+    "AuditedRun",
+    "Beliefs",
+    "ErrorShares",
+    "GroundMap",
+    "GroundMaps",
+    "MeasuredGround",
+    "Tradeoff",
+    "curves",
     "draw",
-    "error_figure",
-    "gain_figure",
-    "heights_figure",
+    "gain",
+    "gain_error",
+    "heights",
+    "links",
     "overview",
     "png",
-    "posterior_figure",
     "save",
     "save_layer_image",
     "save_layer_legend",
-    "survey_figure",
-    "tradeoff_figure",
-    "uploads_figure",
+    "uploads",
 ]

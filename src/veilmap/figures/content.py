@@ -1,6 +1,6 @@
-"""What a figure shows, as data: studies say what to draw, `plots` draws it."""
+"""What a figure shows, as data: studies and reports say what to show, `draw` draws it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -156,18 +156,82 @@ class SideView:
 
 
 @dataclass(frozen=True)
-class Survey:
-    """Who measured where, and what.
+class GroundMap:
+    """Values over the ground in colours of their own, from a named colour map; NaN is grey.
 
-    Attributes
-    ----------
-    user_xy : (J, 2) float
-        Of every link, in metres.
-    gain_db : (J,) float
-    bs_xy : (B, 2) float
-    bs : tuple of str
-        The base stations' ids.
+    ``scale`` says what the colours mean, with its unit; ``limits`` of None take the least or
+    largest value. Marked are a base station (3,), a user (2,) and an attacker's estimate (2,).
     """
+
+    title: str
+    grid: Grid
+    values: Values = field(repr=False)
+    scale: str
+    colours: str
+    limits: tuple[float | None, float | None] = (None, None)
+    station: Values | None = None
+    user: Values | None = None
+    estimate: Values | None = None
+
+
+@dataclass(frozen=True)
+class GroundMaps:
+    """Rows of maps of the same ground, under a title if there is one."""
+
+    rows: tuple[tuple[GroundMap, ...], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What an attacker believes about a user over the city: (name, grid, probability) each.
+
+    Panels stand in one row, or ``columns`` in each.
+    """
+
+    grid: Grid
+    heights: Values = field(repr=False)
+    beliefs: Sequence[tuple[str, Grid, NDArray[np.floating]]] = field(repr=False)
+    position: Values
+    title: str
+    columns: int | None = None
+
+
+@dataclass(frozen=True)
+class ErrorShares:
+    """Share of users found within a distance: a panel per round, a curve per attack.
+
+    ``panels`` hold errors in metres; they stand in one row, or ``columns`` in each.
+    """
+
+    panels: Mapping[str, Mapping[str, Values]] = field(repr=False)
+    title: str
+    columns: int | None = None
+
+
+@dataclass(frozen=True)
+class AuditedRun:
+    """A run's label, map MAE (dB), strongest attack's median error and its 95 % interval (m)."""
+
+    label: str
+    mae_db: float
+    error_m: float
+    low_m: float
+    high_m: float
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Map error against the strongest attack's error; the prior's error is the ceiling."""
+
+    runs: Sequence[AuditedRun]
+    prior_m: float
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class MeasuredGround:
+    """Who measured where, and what: ``user_xy`` (J, 2) and gain of every link, and stations."""
 
     title: str
     user_xy: Values = field(repr=False)
@@ -177,6 +241,7 @@ class Survey:
 
 
 Picture = Curves | Maps | SideView
+"""What experiments answer with."""
 
 
 def _line(line: Line) -> dict[str, Any]:

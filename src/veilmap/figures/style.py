@@ -1,11 +1,15 @@
-"""What all figures share: sizes, colours that colour-blind readers can tell apart, saving."""
+"""What all figures share: `draw`, sizes, colours that colour-blind readers tell apart, saving."""
 
+from functools import singledispatch
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from veilmap._util import files
@@ -16,13 +20,13 @@ SMALL = 8
 HEIGHTS = "cividis"
 GAIN = "viridis"
 ERROR = "PuOr_r"
+EAST, NORTH = "x, east (m)", "y, north (m)"
 ATTACKER = "#d55e00"
 USER = "#0072b2"
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#d55e00", "#999999")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-
 
 _DPI = 150
 
@@ -46,16 +50,23 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def image(
+def label(axes: Axes, title: str | None = None, x: str | None = None, y: str | None = None) -> None:
+    """Titles and ticks in the figures' sizes; None leaves one as it is."""
+    for text, put in ((title, axes.set_title), (x, axes.set_xlabel), (y, axes.set_ylabel)):
+        if text is not None:
+            put(text, fontsize=SIZE)
+    axes.tick_params(which="both", labelsize=SMALL)
+
+
+def over_ground(
     axes: Axes,
     grid: Grid,
-    values: NDArray[np.float64],
-    label: str,
+    values: NDArray[np.floating],
     colours: str,
     limits: tuple[float | None, float | None] = (None, None),
-) -> None:
-    """An image over the ground, north up, with a labelled scale."""
-    image = axes.imshow(
+) -> AxesImage:
+    """An image over the ground, north up."""
+    return axes.imshow(
         values,
         origin="lower",
         extent=grid.extent,
@@ -64,22 +75,31 @@ def image(
         vmax=limits[1],
         interpolation="nearest",
     )
-    axes.set_facecolor("0.8")  # no value: inside a building
-    axes.set_xlabel("x, east (m)", fontsize=SIZE)
-    axes.set_ylabel("y, north (m)", fontsize=SIZE)
-    axes.tick_params(labelsize=SMALL)
-    scale = axes.figure.colorbar(image, ax=axes, shrink=0.9)
-    scale.set_label(label, size=SIZE)
-    scale.ax.tick_params(labelsize=SMALL)
 
 
-def station(axes: Axes, bs_xyz: NDArray[np.float64]) -> None:
-    """A base station's mark."""
-    axes.plot(
-        *bs_xyz[:2], marker="^", markersize=9, markerfacecolor="white", markeredgecolor="black"
-    )
-    axes.annotate(
-        f"base station, {bs_xyz[2]:g} m up", (bs_xyz[0], bs_xyz[1]), xytext=(0, 9),
-        textcoords="offset points", ha="center", fontsize=SMALL,
-        bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "alpha": 0.8, "linewidth": 0},
-    )  # fmt: skip
+def colour_bar(image: ScalarMappable, axes: Axes | list[Axes], text: str, **options: Any) -> None:
+    """A labelled colour scale beside one or several axes."""
+    first = axes[0] if isinstance(axes, list) else axes
+    bar = first.figure.colorbar(image, ax=axes, **options)
+    bar.set_label(text, size=SIZE)
+    bar.ax.tick_params(labelsize=SMALL)
+
+
+def arranged(count: int, columns: int | None) -> tuple[int, int]:
+    """Rows and columns of panels, ``columns`` in a row or all."""
+    across = min(count, columns or count)
+    return -(-count // across), across
+
+
+def panels(figure: Figure, count: int, columns: int | None) -> list[Axes]:
+    """Axes of panels that share their heights; places for more are empty."""
+    axes = figure.subplots(*arranged(count, columns), sharey=True, squeeze=False).ravel().tolist()
+    for free in axes[count:]:
+        free.set_axis_off()
+    return axes[:count]
+
+
+@singledispatch
+def draw(picture: object) -> Figure:
+    """The figure of a picture."""
+    raise TypeError(f"no way to draw a {type(picture).__name__}")

@@ -13,7 +13,7 @@ from veilmap.attacks import PriorOnly
 from veilmap.attacks.base import When
 from veilmap.auditing.audit import Audit
 from veilmap.federation.messages import ClientId
-from veilmap.figures.audits import Figure, TradeoffPoint
+from veilmap.figures.style import Figure
 from veilmap.model.radio_map import RadioMap
 
 COLUMNS = ("attack", "round", "median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100")
@@ -58,10 +58,12 @@ def tradeoff_figure(audits: Mapping[str, Audit]) -> Figure:
     for name, audit in audits.items():
         median = audit.strongest.median
         title = f"{name} ({audit.prior.users:,} users)"
-        points.append(TradeoffPoint(title, audit.mae_db, median.value, median.low, median.high))
+        points.append(
+            figures.AuditedRun(title, audit.mae_db, median.value, median.low, median.high)
+        )
     prior = float(np.mean([audit.prior.median.value for audit in audits.values()]))
     known = [point for point in points if not math.isnan(point.mae_db)]
-    return figures.tradeoff_figure(known, prior, study_among(audits.values()))
+    return figures.draw(figures.Tradeoff(known, prior, study_among(audits.values())))
 
 
 def tradeoff_rows(audits: Mapping[str, Audit]) -> list[list[str]]:
@@ -135,7 +137,7 @@ def errors_figure(audit: Audit, columns: int | None = None) -> Figure:
         for title, when in shown_rounds(audit).items()
     }
     title = marked(audit.study, f"How far attackers are off ({label(audit)})")
-    return figures.cdf_figure(panels, title, columns)
+    return figures.draw(figures.ErrorShares(panels, title, columns))
 
 
 def beliefs_figure(
@@ -164,8 +166,9 @@ def beliefs_figure(
         return None
     about = f"What the {found.attack} attack believes about user {client} ({label(audit)})"
     title = marked(audit.study, about)
-    return figures.posterior_figure(
-        radio_map.grid, radio_map.heights, beliefs, audit.truth[client], title, columns
+    position = audit.truth[client]
+    return figures.draw(
+        figures.Beliefs(radio_map.grid, radio_map.heights, beliefs, position, title, columns)
     )
 
 

@@ -14,7 +14,7 @@ from veilmap._util import files
 from veilmap.attacks import Differencing, MatchedFilter, WeightedCentroid
 from veilmap.auditing.audit import audit
 from veilmap.baselines import (
-    Baseline,
+    Estimator,
     LogDistance,
     NearestNeighbours,
     OrdinaryKriging,
@@ -141,7 +141,7 @@ def folder_of(name: str) -> str:
     return mechanism.name if sees == "uploads" else f"{mechanism.name}-{sees}"
 
 
-def _baselines() -> dict[str, Baseline]:
+def _baselines() -> dict[str, Estimator]:
     return {
         "log-distance": LogDistance(),
         "k nearest neighbours": NearestNeighbours(),
@@ -149,7 +149,7 @@ def _baselines() -> dict[str, Baseline]:
     }
 
 
-def _timed(name: str, baseline: Baseline, data: Measurements, unseen: Measurements) -> Row:
+def _timed(name: str, baseline: Estimator, data: Measurements, unseen: Measurements) -> Row:
     started = time.perf_counter()
     try:
         mae = mean_absolute_error(baseline.fit(data), unseen)
@@ -193,15 +193,15 @@ def _map_figures(scene: Scene, learned: Run, out: Path) -> list[Path]:
     truth = true_gain(scene, bs)
     gain = outdoors(scene, radio_map.predict_area(bs))
     drawn = {
-        "heights_true.png": figures.heights_figure(grid, scene.heights, "true heights"),
-        "heights_learned.png": figures.heights_figure(grid, radio_map.heights, "learned heights"),
-        "gain_predicted.png": figures.gain_figure(grid, gain, bs, "predicted gain at 1.5 m"),
-        "gain_error.png": figures.error_figure(grid, gain - truth, bs, "error of the gain"),
+        "heights_true.png": figures.heights(grid, scene.heights, "true heights"),
+        "heights_learned.png": figures.heights(grid, radio_map.heights, "learned heights"),
+        "gain_predicted.png": figures.gain(grid, gain, bs, "predicted gain at 1.5 m"),
+        "gain_error.png": figures.gain_error(grid, gain - truth, bs, "error of the gain"),
         "overview.png": figures.overview(
             grid, (scene.heights, radio_map.heights), (truth, gain), bs
         ),
     }
-    return [figures.save(figure, out / name) for name, figure in drawn.items()]
+    return [figures.save(figures.draw(picture), out / name) for name, picture in drawn.items()]
 
 
 def _upload_figure(
@@ -218,8 +218,8 @@ def _upload_figure(
         upload = seen.uploads[seen.clients.index(user)][None]
         panels.append((name, upload[0], attack.positions(upload, learned.transcript)[0]))
     position = data.mean_positions()[data.users.tolist().index(user)]
-    figure = figures.uploads_figure(scene.grid, panels, position, f"one user, round {number + 1}")
-    return figures.save(figure, out / "uploads.png")
+    picture = figures.uploads(scene.grid, panels, position, f"one user, round {number + 1}")
+    return figures.save(figures.draw(picture), out / "uploads.png")
 
 
 def _typical_user(learned: Run, number: int) -> int | str:

@@ -44,13 +44,13 @@ def section(run: OpenRun) -> list[Html]:
     grid = radio_map.grid
     shown = [
         html.picture(
-            figures.png(figures.heights_figure(grid, radio_map.heights, "learned heights")),
+            figures.png(figures.draw(figures.heights(grid, radio_map.heights, "learned heights"))),
             "Learned heights of the virtual obstacles",
             f"Map of the learned obstacle heights, up to {radio_map.heights.max():.0f} m",
         )
     ]
     if scene is not None:
-        figure = figures.heights_figure(grid, scene.heights, "true heights")
+        figure = figures.draw(figures.heights(grid, scene.heights, "true heights"))
         seen = f"Map of the true building heights, up to {scene.heights.max():.0f} m"
         shown.append(html.picture(figures.png(figure), "True heights of the buildings", seen))
     stations, ids = run.stations
@@ -63,7 +63,7 @@ def section(run: OpenRun) -> list[Html]:
     bs, name = stations[number], ids[number]
     gain = layers.gain(radio_map, bs, _ALTITUDE, station=name).values
     if scene is None:
-        figure = figures.gain_figure(grid, gain, bs, "predicted gain at 1.5 m")
+        figure = figures.draw(figures.gain(grid, gain, bs, "predicted gain at 1.5 m"))
         shown.append(_gain_picture(figures.png(figure), "Predicted", name, gain))
     else:
         shown += _against_truth(scene, outdoors(scene, gain), bs, name)
@@ -78,13 +78,15 @@ def _against_truth(
     limits = (float(np.nanmin([gain, truth])), float(np.nanmax([gain, truth])))
     shown = [
         _gain_picture(
-            figures.png(figures.gain_figure(grid, values, bs, f"{which} gain at 1.5 m", limits)),
+            figures.png(
+                figures.draw(figures.gain(grid, values, bs, f"{which} gain at 1.5 m", limits))
+            ),
             which.capitalize(), name, values,
         )
         for which, values in (("predicted", gain), ("true", truth))
     ]  # fmt: skip
     error = gain - truth
-    figure = figures.error_figure(grid, error, bs, "error of the gain")
+    figure = figures.draw(figures.gain_error(grid, error, bs, "error of the gain"))
     size = float(np.nanmean(np.abs(error)))
     shown.append(
         html.picture(

@@ -1,35 +1,25 @@
 """Every table, figure and theorem of the paper, each in a file of its own.
 
 An `Experiment` holds settings, says which tasks it needs and makes a `Result` from their
-outcomes. Running, remembering, drawing and reporting are shared by all.
+outcomes. Running, remembering, drawing and reporting are shared by all. A file in this folder is
+an experiment as soon as it defines one.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 
 from veilmap.errors import ConfigurationError
-from veilmap.paper.experiments.base import Experiment
-from veilmap.paper.experiments.choices import Choices
-from veilmap.paper.experiments.convergence import Convergence
-from veilmap.paper.experiments.fig_allocation import FigAllocation
-from veilmap.paper.experiments.fig_budget import FigBudget
-from veilmap.paper.experiments.fig_gradients import FigGradients
-from veilmap.paper.experiments.fig_model import FigModel
-from veilmap.paper.experiments.fig_tradeoff import FigTradeoff
-from veilmap.paper.experiments.headline import Headline
-from veilmap.paper.experiments.options import changed
-from veilmap.paper.experiments.results import Finding, Result, Spread, Table
-from veilmap.paper.experiments.table_accuracy import TableAccuracy
-from veilmap.paper.experiments.table_leakage import TableLeakage
-from veilmap.paper.experiments.theorem_attenuation import TheoremAttenuation
-from veilmap.paper.experiments.theorem_decomposition import TheoremDecomposition
+from veilmap.paper.experiment import Experiment
+from veilmap.paper.settings import changed
 
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+_found = [one for one in Experiment.__subclasses__() if one.__module__.startswith(__name__)]
 EXPERIMENTS: dict[str, type[Experiment]] = {
-    experiment.name: experiment
-    for experiment in (
-        Headline, TableLeakage, TableAccuracy, FigBudget, FigTradeoff, FigGradients,
-        FigAllocation, FigModel, TheoremAttenuation, TheoremDecomposition, Convergence, Choices,
-    )
-}  # fmt: skip
+    experiment.name: experiment for experiment in sorted(_found, key=lambda one: one.order)
+}
 
 
 def chosen(
@@ -41,20 +31,8 @@ def chosen(
     """
     for name in names:
         if name not in (*EXPERIMENTS, "all"):
-            raise ConfigurationError(
-                f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)} and all"
-            )
+            known = ", ".join(EXPERIMENTS)
+            raise ConfigurationError(f"no experiment {name!r}; there are {known} and all", "names")
     wanted = EXPERIMENTS if "all" in names else dict.fromkeys(names)
     made = [EXPERIMENTS[name].quick() if quick else EXPERIMENTS[name]() for name in wanted]
     return changed(made, settings or {})
-
-
-__all__ = [
-    "EXPERIMENTS",
-    "Experiment",
-    "Finding",
-    "Result",
-    "Spread",
-    "Table",
-    "chosen",
-]

@@ -1,6 +1,7 @@
 """What the paper leaves open, and what other choices give."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,10 +12,10 @@ from veilmap.federation.steps import StepRule
 from veilmap.model.gradients import local_gradients
 from veilmap.model.radio_map import RadioMap
 from veilmap.paper import theory
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.results import Finding, Result, Row, Spread, Table
-from veilmap.paper.experiments.tasks import Outcome, Task
-from veilmap.paper.experiments.trials import AS_WRITTEN, DEFAULT, POWERS, city
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.tasks import Outcome, Task
+from veilmap.paper.trials import AS_WRITTEN, DEFAULT, POWERS, city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise
 from veilmap.privacy.mechanisms.aligned import unit_free
 
@@ -90,16 +91,14 @@ class Choices(Experiment):
     tradeoffs: tuple[float, ...] = (1.0, 10.0, 50.0, 100.0)
 
     name = "choices"
+    order = 12
     title = "What the paper leaves open"
     shows = (
         "Trainings without noise that differ in one choice each, and noise allocated with ρ in"
         " other units: the paper does not say, or says what cannot be trained."
     )
 
-    @classmethod
-    def quick(cls) -> "Choices":
-        """Few choices."""
-        return cls(seeds=(0, 1), rounds=8, users=8, starts=(4.0,), floors=(-8.0,), rates=(1e3,))
+    small: ClassVar = {"starts": (4.0,), "floors": (-8.0,), "rates": (1e3,)}
 
     def tasks(self) -> list[Task]:
         """A training for each choice, and small things."""

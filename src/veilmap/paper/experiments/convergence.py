@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from veilmap.figures.content import Curves, Line, Panel
 from veilmap.paper import theory
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.descents import Descent
-from veilmap.paper.experiments.results import Finding, Result, Row, Spread, Table
-from veilmap.paper.experiments.tasks import Outcome, Task
-from veilmap.paper.experiments.trials import AS_WRITTEN
+from veilmap.paper.descent import Descent
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.tasks import Outcome, Task
+from veilmap.paper.trials import AS_WRITTEN
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
 from veilmap.privacy.mechanisms.base import UploadNoise
 
@@ -38,6 +38,7 @@ class Convergence(Experiment):
     budgets: tuple[float, ...] = (0.0, 1.0, 10.0, 50.0)
 
     name = "convergence"
+    order = 11
     title = "The convergence bounds against runs"
     shows = (
         "Plain descent exactly as the lemma has it (a step of h, then one of θ at the new h, no"
@@ -97,10 +98,14 @@ class Checked:
         mechanism, _ = _RUNS[self.name]
         o = self.outcome
         return theory.DescentBound(
-            float(o["smoothness"]), float(o["dissimilarity"]), float(o["heterogeneity"]),
-            getattr(mechanism, "noise_budget", 0.0), mechanism.clip,
-            float(o["heights_rate"]), float(o["propagation_rate"]),
-        )  # fmt: skip
+            float(o["smoothness"]),
+            float(o["dissimilarity"]),
+            float(o["heterogeneity"]),
+            getattr(mechanism, "noise_budget", 0.0),
+            mechanism.clip,
+            float(o["heights_rate"]),
+            float(o["propagation_rate"]),
+        )
 
     @property
     def clipping(self) -> NDArray[np.float64]:
@@ -256,8 +261,11 @@ def _findings(checked: dict[str, list[Checked]]) -> tuple[Finding, ...]:
             f" Noise spent up to {excess:.3f} of its budget (users with hardly any gradient get"
             " the noise of a small one)",
         ),
-        Finding("The bound on a step of θ holds in every round.", theta == rounds,
-                f"in {theta} of {rounds} rounds"),
+        Finding(
+            "The bound on a step of θ holds in every round.",
+            theta == rounds,
+            f"in {theta} of {rounds} rounds",
+        ),
         Finding(
             "The mean of ‖∇F‖² stays below what the lemma gives for it.",
             all(np.sqrt(np.mean(c.norms**2)) <= c.average_bound for c in runs),
@@ -276,4 +284,4 @@ def _findings(checked: dict[str, list[Checked]]) -> tuple[Finding, ...]:
             f" about N, since users' gradients hardly overlap, and L = {steep:.0f} is θ's; of the"
             f" heights alone it is {flat:.2f}",
         ),
-    )  # fmt: skip
+    )

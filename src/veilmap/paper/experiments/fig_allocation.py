@@ -9,11 +9,11 @@ from veilmap.attacks.centroid import centroids
 from veilmap.figures.content import ATTACKER, Curves, Line, MapPanel, Maps, Panel
 from veilmap.geometry.grid import Grid
 from veilmap.paper import theory
-from veilmap.paper.experiments.base import Experiment, Outcomes
+from veilmap.paper.experiment import Experiment, Outcomes
 from veilmap.paper.experiments.fig_gradients import typical_gradient
-from veilmap.paper.experiments.results import Finding, Result, Table
-from veilmap.paper.experiments.tasks import Task
-from veilmap.paper.experiments.trials import DEFAULT, Snapshot
+from veilmap.paper.results import Finding, Result, Table
+from veilmap.paper.tasks import Task
+from veilmap.paper.trials import DEFAULT, Snapshot
 from veilmap.privacy import noise
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
 
@@ -29,6 +29,7 @@ class FigAllocation(Experiment):
     tradeoffs: tuple[float, ...] = (1.0, 10.0, 50.0, 100.0)
 
     name = "fig-allocation"
+    order = 7
     title = "Where to put the noise"
     shows = (
         "The energy of one user's upload (round 1, when it peaks at the user) under four ways to"
@@ -145,9 +146,13 @@ def _profiles(
             Line("attacker", np.full(2, found[name][0]), np.array([0, top]), kind="dashed"),
         )
         panels.append(
-            Panel(name, "x, east (m)", "energy summed over y (dB⁴/m²)",
-                  (Line("upload", grid.x, profile), *marks))
-        )  # fmt: skip
+            Panel(
+                name,
+                "x, east (m)",
+                "energy summed over y (dB⁴/m²)",
+                (Line("upload", grid.x, profile), *marks),
+            )
+        )
     caption = "The same from the side: energy summed over y"
     return Curves("fig-allocation-profile", caption, tuple(panels), share_y=False)
 

@@ -1,15 +1,16 @@
 """Attacker error against the noise budget, aligned noise against uniform."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.figures.content import Curves, Kind, Line, Panel
-from veilmap.paper.experiments.base import Experiment, Outcomes, power_name
-from veilmap.paper.experiments.results import Finding, Result, Row, Spread, Table
-from veilmap.paper.experiments.tasks import Task
-from veilmap.paper.experiments.trials import POWERS
+from veilmap.paper.experiment import Experiment, Outcomes, power_name
+from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.tasks import Task
+from veilmap.paper.trials import POWERS
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, UniformNoise
 
 _MODEST = 2.0  # ν up to which the paper's order must hold
@@ -23,16 +24,14 @@ class FigBudget(Experiment):
     tradeoff: float = 1.0
 
     name = "fig-budget"
+    order = 4
     title = "Attacker error against noise budget"
     shows = (
         "RMSE in metres of centroid attackers over nine rounds from first to last, against the"
         " budget μ: geometry-aligned noise (ρ = 1) and uniform noise of the same energy."
     )
 
-    @classmethod
-    def quick(cls) -> "FigBudget":
-        """Few budgets."""
-        return cls(seeds=(0, 1), rounds=8, users=8, budgets=(1.0, 50.0))
+    small: ClassVar = {"budgets": (1.0, 50.0)}
 
     def tasks(self) -> list[Task]:
         """Training under both kinds of noise with every budget."""

@@ -9,10 +9,10 @@ from veilmap.attacks.centroid import centroids
 from veilmap.figures.content import ATTACKER, MapPanel, Maps
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.results import Result
-from veilmap.paper.experiments.tasks import Task
-from veilmap.paper.experiments.trials import DEFAULT, Snapshot, city
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Result
+from veilmap.paper.tasks import Task
+from veilmap.paper.trials import DEFAULT, Snapshot, city
 from veilmap.privacy import noise
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
 from veilmap.privacy.mechanisms.base import UploadNoise
@@ -26,6 +26,7 @@ class FigGradients(Experiment):
     tradeoff: float = 1.0
 
     name = "fig-gradients"
+    order = 6
     title = "Gradient magnitudes under growing noise"
     shows = (
         "The magnitude of one user's upload over the map, from the same gradient halfway through"

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from veilmap.figures.content import SideView
 from veilmap.geometry.tracing import Crossings, trace
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.results import Result
-from veilmap.paper.experiments.tasks import Task
-from veilmap.paper.experiments.trials import city
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Result
+from veilmap.paper.tasks import Task
+from veilmap.paper.trials import city
 
 _TALL = 65.0  # metres: taller obstacles would leave the picture
 
@@ -20,6 +20,7 @@ class FigModel(Experiment):
     """One link from the side: h and z of every cell under it."""
 
     name = "fig-model"
+    order = 8
     title = "A link over virtual obstacles"
     shows = (
         "The cells under one link of the synthetic city: obstacle heights h as bars, the link's"
@@ -50,9 +51,13 @@ class FigModel(Experiment):
             "fig-model",
             "A link over virtual obstacles: h (bars), z (points) and ψ(z − h) of every cell",
             f"{len(h)} cells, {int((h >= z).sum())} of them block the link: S = {clear.prod():.1e}",
-            middles, chords, h, z, clear,
+            middles,
+            chords,
+            h,
+            z,
+            clear,
             ends,
-        )  # fmt: skip
+        )
         return self.made(pictures=(view,))
 
 

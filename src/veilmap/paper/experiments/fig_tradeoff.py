@@ -1,14 +1,15 @@
 """Attacker error against the trade-off ρ."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from veilmap.figures.content import Curves, Line, Panel
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.results import Finding, Result, Row, Spread, Table
-from veilmap.paper.experiments.tasks import Task
-from veilmap.paper.experiments.trials import POWERS
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.tasks import Task
+from veilmap.paper.trials import POWERS
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, UniformNoise
 
 _PAPER = {1.0: "above 220", 100.0: "about 150"}  # m, at large μ
@@ -23,16 +24,14 @@ class FigTradeoff(Experiment):
     tradeoffs: tuple[float, ...] = (1.0, 10.0, 50.0, 100.0)
 
     name = "fig-tradeoff"
+    order = 5
     title = "Attacker error against the trade-off ρ"
     shows = (
         "RMSE in metres of the centroid attacker with ν = 2 over nine rounds from first to last:"
         " a small ρ leans the noise as far from the user as it goes, a large one flattens it."
     )
 
-    @classmethod
-    def quick(cls) -> "FigTradeoff":
-        """Few budgets."""
-        return cls(seeds=(0, 1), rounds=8, users=8, budgets=(1.0, 50.0), tradeoffs=(1.0, 50.0))
+    small: ClassVar = {"budgets": (1.0, 50.0), "tradeoffs": (1.0, 50.0)}
 
     def tasks(self) -> list[Task]:
         """Training with every ρ and μ, and with uniform noise."""
@@ -76,12 +75,14 @@ class FigTradeoff(Experiment):
     def _picture(self, found: dict[str, list[Spread]]) -> Curves:
         lines = tuple(
             Line(
-                name, np.array(self.budgets), np.array([s.mean for s in spreads]),
+                name,
+                np.array(self.budgets),
+                np.array([s.mean for s in spreads]),
                 np.array([s.deviation for s in spreads]) if len(self.seeds) > 1 else None,
                 "dashed" if name == "uniform" else "line",
             )
             for name, spreads in found.items()
-        )  # fmt: skip
+        )
         panel = Panel("", "noise budget μ", "attacker RMSE (m)", lines, log_x=True)
         return Curves("fig-tradeoff", "The centroid attacker (ν = 2) against ρ", (panel,))
 

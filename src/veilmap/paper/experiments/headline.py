@@ -1,14 +1,15 @@
 """The abstract's claim, then the same under attackers who know the defence."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from veilmap.federation.steps import StepRule
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.results import Finding, Result, Row, Spread, Table
-from veilmap.paper.experiments.tasks import Task
-from veilmap.paper.experiments.trials import DEFAULT, FLOOR_0, POWERS, Audited
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.tasks import Task
+from veilmap.paper.trials import DEFAULT, FLOOR_0, POWERS, Audited
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
 
 _NU = POWERS.index(2.0)
@@ -24,6 +25,7 @@ class Headline(Experiment):
     audited: tuple[int, ...] = (1, 50)
 
     name = "headline"
+    order = 1
     title = "The abstract's claim, and attackers who know the defence"
     shows = (
         "The paper: the attacker's error goes from 30 m to over 180 m at 0.2 dB more map error"
@@ -32,10 +34,7 @@ class Headline(Experiment):
         " attack we have on the same schemes."
     )
 
-    @classmethod
-    def quick(cls) -> "Headline":
-        """Audit the first round."""
-        return cls(seeds=(0, 1), rounds=8, users=8, audited=(1,))
+    small: ClassVar = {"audited": (1,)}
 
     def tasks(self) -> list[Task]:
         """Trainings in both settings, audits in the default one."""

@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
 from veilmap.federation.steps import StepRule
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.results import Finding, Result, Row, Spread, Table
-from veilmap.paper.experiments.tasks import Task
-from veilmap.paper.experiments.trials import DEFAULT, STEPS
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.tasks import Task
+from veilmap.paper.trials import DEFAULT, STEPS
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise
 
 _PAPER: dict[float, tuple[float, ...]] = {
@@ -29,6 +30,7 @@ class TableAccuracy(Experiment):
     tradeoff: float = 50.0
 
     name = "table-accuracy"
+    order = 3
     title = "Map error against noise budget"
     shows = (
         "MAE in dB of the predicted gain on 200 unseen users after 1, 50, 100 and 200 rounds"
@@ -36,10 +38,7 @@ class TableAccuracy(Experiment):
         " (FedAvg) and with geometry-aligned noise of budget μ."
     )
 
-    @classmethod
-    def quick(cls) -> "TableAccuracy":
-        """Few budgets."""
-        return cls(seeds=(0, 1), rounds=8, users=8, budgets=(1.0, 50.0), budgets_elsewhere=(50.0,))
+    small: ClassVar = {"budgets": (1.0, 50.0), "budgets_elsewhere": (50.0,)}
 
     def tasks(self) -> list[Task]:
         """Training under every budget; in the other two settings under the paper's three."""

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.federation.steps import StepRule
-from veilmap.paper.experiments.base import Experiment, Outcomes, power_name
-from veilmap.paper.experiments.results import Finding, Result, Row, Spread, Table
-from veilmap.paper.experiments.tasks import Task
-from veilmap.paper.experiments.trials import DEFAULT, POWERS, STEPS, Trial
+from veilmap.paper.experiment import Experiment, Outcomes, power_name
+from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.tasks import Task
+from veilmap.paper.trials import DEFAULT, POWERS, STEPS, Trial
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
 
 _PAPER = {
@@ -27,6 +27,7 @@ class TableLeakage(Experiment):
     powers: tuple[float, ...] = POWERS
 
     name = "table-leakage"
+    order = 2
     title = "Location leakage without defence"
     shows = (
         "RMSE in metres of the weighted-centroid attacker who sees clipped gradients without"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,10 @@ from veilmap.figures.content import Curves, Line, Panel
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
 from veilmap.paper import theory
-from veilmap.paper.experiments.base import Experiment, Outcomes
-from veilmap.paper.experiments.results import Finding, Result, Spread, Table
-from veilmap.paper.experiments.tasks import Outcome, Task
-from veilmap.paper.experiments.trials import city
+from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.results import Finding, Result, Spread, Table
+from veilmap.paper.tasks import Outcome, Task
+from veilmap.paper.trials import city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
 from veilmap.privacy.mechanisms.base import BudgetedNoise
 
@@ -102,16 +103,14 @@ class TheoremDecomposition(Experiment):
     draws: int = 40
 
     name = "theorem-decomposition"
+    order = 10
     title = "The attacker's error has a limit on fine grids"
     shows = (
         "The squared error of the centroid attacker (ν = 2) on gradients of the start map, against"
         " the theorem's limit ‖Δ_g + μΔ_n‖²/(1 + μ)², on grids of ever smaller cells."
     )
 
-    @classmethod
-    def quick(cls) -> "TheoremDecomposition":
-        """Coarse grids, few users."""
-        return cls(seeds=(0, 1), cell_sizes=(12.0, 6.0, 3.0), walked=3, draws=10)
+    small: ClassVar = {"cell_sizes": (12.0, 6.0, 3.0), "walked": 3, "draws": 10}
 
     def tasks(self) -> list[Task]:
         """Both kinds of noise on every grid."""

@@ -15,9 +15,12 @@ _COMPASS = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row 
 
 
 def expected_energy(
-    radio_map: RadioMap, true_gain_db: ArrayLike, user_xyz: ArrayLike, bs_xyz: ArrayLike,
+    radio_map: RadioMap,
+    true_gain_db: ArrayLike,
+    user_xyz: ArrayLike,
+    bs_xyz: ArrayLike,
     noise_db: float,
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """E{G_m²} of one user over the measurement noise, exactly: (M,), in (dB²/m)².
 
     A gradient is linear in the residuals r = y − γ: with s_jm = ∂γ_j/∂h_m,
@@ -37,7 +40,9 @@ def expected_energy(
     user, bs = paired(user_xyz, bs_xyz)
     truth = checks.floats("true_gain_db", true_gain_db)
     if truth.shape != (len(user),):
-        raise ConfigurationError(f"{len(user)} links need as many gains, not shape {truth.shape}")
+        raise ConfigurationError(
+            f"{len(user)} links need as many gains, not shape {truth.shape}", "true_gain_db"
+        )
     predicted = radio_map.predict(user, bs)
     # Each link as a user of its own whose residual is 1 dB: its gradient is −2 s_j.
     alone = Links(np.arange(len(user) + 1), user, bs, predicted + 1.0)
@@ -51,7 +56,7 @@ def rays(grid: Grid, xy: ArrayLike) -> list[NDArray[np.int64]]:
     """Cells c_m = c_0 + mδ from the cell of a point to the edge, in eight directions."""
     start = int(grid.cell_of(xy))
     if start < 0:
-        raise ConfigurationError(f"the point {xy!r} is not on the grid")
+        raise ConfigurationError(f"the point {xy!r} is not on the grid", "xy")
     rows, columns = grid.shape
     row, column = divmod(start, columns)
     found = []

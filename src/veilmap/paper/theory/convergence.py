@@ -136,7 +136,7 @@ def dissimilarity(gradients: ArrayLike, counts: ArrayLike) -> float:
     rows, weights = checks.floats("gradients", gradients), _weights(counts)
     if rows.ndim != 2 or len(rows) != len(weights):
         raise ConfigurationError(
-            f"{len(weights)} counts need as many gradients, not shape {rows.shape}"
+            f"{len(weights)} counts need as many gradients, not shape {rows.shape}", "gradients"
         )
     own = weights @ np.einsum("im,im->i", rows, rows)
     mean = weights @ rows
@@ -172,7 +172,7 @@ def largest_curvature(
 def _weights(counts: ArrayLike) -> NDArray[np.float64]:
     values = checks.floats("counts", counts)
     if values.ndim != 1 or not (values > 0).all():
-        raise ConfigurationError("counts must be positive numbers, one for each user")
+        raise ConfigurationError("counts must be positive numbers, one for each user", "counts")
     return values / values.sum()
 
 
@@ -180,4 +180,6 @@ def _check_spread(dissimilarity: float, heterogeneity: float) -> None:
     # By Jensen's inequality B ≥ 1; a hair below is rounding.
     checks.number("dissimilarity", dissimilarity, least=1 - 1e-9)
     if not 0 < checks.number("heterogeneity", heterogeneity) <= 1:
-        raise ConfigurationError(f"heterogeneity is above 0 and at most 1, not {heterogeneity:g}")
+        raise ConfigurationError(
+            f"heterogeneity is above 0 and at most 1, not {heterogeneity:g}", "heterogeneity"
+        )

@@ -87,11 +87,15 @@ def _energies(
     energy = checks.floats("gradient", gradient) ** 2
     noise = checks.floats("variances", variances)
     if energy.shape != (grid.cells,) or noise.shape != (grid.cells,):
-        raise ConfigurationError(f"gradient and variances need {grid.cells} entries each")
+        raise ConfigurationError(
+            f"gradient and variances need {grid.cells} entries each", "gradient"
+        )
     if not np.isfinite(energy + noise).all() or (noise < 0).any():
-        raise ConfigurationError("gradient and variances must be finite, variances not negative")
+        raise ConfigurationError(
+            "gradient and variances must be finite, variances not negative", "variances"
+        )
     if energy.sum() + noise.sum() == 0:
-        raise ConfigurationError("a gradient of zeros without noise has no centroid")
+        raise ConfigurationError("a gradient of zeros without noise has no centroid", "gradient")
     return energy, noise, checks.points("user_xy", user_xy, columns=2)
 
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,9 @@ from veilmap._util import checks
 from veilmap.errors import ConfigurationError
 from veilmap.federation.steps import StepRule
 from veilmap.figures.content import Picture
-from veilmap.paper.experiments.results import Finding, Result, Table
-from veilmap.paper.experiments.tasks import Outcome, Task
-from veilmap.paper.experiments.trials import DEFAULT, Trial, looked_at
+from veilmap.paper.results import Finding, Result, Table
+from veilmap.paper.tasks import Outcome, Task
+from veilmap.paper.trials import DEFAULT, Trial, looked_at
 from veilmap.privacy.mechanisms import Mechanism
 
 Outcomes = Mapping[Task, Outcome]
@@ -38,12 +38,16 @@ class Experiment(ABC):
     users: int = 100
 
     name: ClassVar[str]
+    order: ClassVar[int]
+    """Where it stands among the others."""
     title: ClassVar[str]
     shows: ClassVar[str]
+    small: ClassVar[Mapping[str, Any]] = {}
+    """Settings of its quick version, beside seeds, rounds and users."""
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise ConfigurationError("seeds must be different numbers, at least one")
+            raise ConfigurationError("seeds must be different numbers, at least one", "seeds")
         for seed in self.seeds:
             checks.whole("seeds", seed, least=0)
         checks.whole("rounds", self.rounds, least=4)
@@ -52,7 +56,7 @@ class Experiment(ABC):
     @classmethod
     def quick(cls) -> Self:
         """A version that takes seconds: for trying things out, not for figures."""
-        return cls(seeds=(0, 1), rounds=8, users=8)
+        return cls(**{"seeds": (0, 1), "rounds": 8, "users": 8, **cls.small})
 
     @abstractmethod
     def tasks(self) -> list[Task]:

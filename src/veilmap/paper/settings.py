@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any, get_args
 
 from veilmap.errors import ConfigurationError
-from veilmap.paper.experiments.base import Experiment
+from veilmap.paper.experiment import Experiment
 
 
 def changed(experiments: Sequence[Experiment], settings: Mapping[str, str]) -> list[Experiment]:
@@ -13,9 +13,8 @@ def changed(experiments: Sequence[Experiment], settings: Mapping[str, str]) -> l
     known = {field.name for experiment in experiments for field in fields(experiment)}
     for name in settings:
         if name not in known:
-            raise ConfigurationError(
-                f"no setting {name!r} here; there are {', '.join(sorted(known))}"
-            )
+            listed = ", ".join(sorted(known))
+            raise ConfigurationError(f"no setting {name!r} here; there are {listed}", name)
     return [_with(experiment, settings) for experiment in experiments]
 
 
@@ -34,11 +33,11 @@ def _read(name: str, text: str, kind: Any) -> Any:
         values = tuple(one(part) for part in parts)
     except ValueError:
         wanted = "whole numbers" if one is int else "numbers"
-        raise ConfigurationError(f"{name} takes {wanted}, not {text!r}") from None
+        raise ConfigurationError(f"{name} takes {wanted}, not {text!r}", name) from None
     if several:
         if not values:
-            raise ConfigurationError(f"{name} needs at least one number")
+            raise ConfigurationError(f"{name} needs at least one number", name)
         return values
     if len(values) != 1:
-        raise ConfigurationError(f"{name} takes one number, not {text!r}")
+        raise ConfigurationError(f"{name} takes one number, not {text!r}", name)
     return values[0]

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from veilmap._util import files
 from veilmap._util.plain import to_plain
-from veilmap.errors import ConfigurationError
+from veilmap.errors import DataError
 
 Outcome = Mapping[str, NDArray]
 """What a task gives: named arrays."""
 
-_ROOT = Path(__file__).parents[2]  # of the package
+_ROOT = Path(__file__).parents[1]  # of the package
 _LIBRARIES = ("numpy", "numba", "scipy", "shapely")
 
 
@@ -60,9 +60,7 @@ class Store:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 return {name: stored[name] for name in stored.files if name != "settings"}
         except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-            raise ConfigurationError(
-                f"{path} is damaged; delete it to have it computed anew"
-            ) from error
+            raise DataError(f"{path} is damaged; delete it to have it computed anew") from error
 
     def save(self, task: Task, outcome: Outcome) -> None:
         """Keep an outcome, whole or not at all."""

@@ -14,7 +14,7 @@ from veilmap.federation import Model, NoiseAwareStep, PlainDescent, Recording, R
 from veilmap.federation.steps import StepRule
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.radio_map import Propagation, RadioMap
-from veilmap.paper.experiments.tasks import Outcome, Task
+from veilmap.paper.tasks import Outcome, Task
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
 from veilmap.scenes.scene import Scene
 

@@ -9,8 +9,8 @@ from veilmap.data.links import Links
 from veilmap.model.gradients import LocalGradients, gradients_of
 from veilmap.model.radio_map import Propagation, RadioMap
 from veilmap.paper import theory
-from veilmap.paper.experiments.tasks import Outcome, Task
-from veilmap.paper.experiments.trials import AS_WRITTEN, city
+from veilmap.paper.tasks import Outcome, Task
+from veilmap.paper.trials import AS_WRITTEN, city
 from veilmap.privacy.mechanisms.base import UploadNoise, norms_of
 
 

@@ -8,8 +8,8 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from veilmap._util.threads import environment, threads
-from veilmap.errors import ConfigurationError
-from veilmap.paper.experiments.tasks import Outcome, Store, Task
+from veilmap.errors import ConfigurationError, DataError
+from veilmap.paper.tasks import Outcome, Store, Task
 
 # A worker computes on one thread: tasks share nothing, so processes use the cores better. It
 # keeps its memory: glibc would give back each round's large arrays and fetch them anew, which
@@ -20,7 +20,7 @@ _WORKERS = dict.fromkeys(
 
 
 @dataclass(frozen=True)
-class Plan:
+class TaskPlan:
     """What is asked for, and what of it is already there.
 
     Attributes
@@ -34,7 +34,7 @@ class Plan:
     left: tuple[Task, ...]
 
     @classmethod
-    def of(cls, tasks: Iterable[Task], store: Store) -> "Plan":
+    def of(cls, tasks: Iterable[Task], store: Store) -> "TaskPlan":
         """Look up which tasks the store knows; equal tasks count once."""
         found = {task: store.load(task) for task in dict.fromkeys(tasks)}
         done = {task: outcome for task, outcome in found.items() if outcome is not None}
@@ -42,13 +42,13 @@ class Plan:
         return cls(done, tuple(sorted(left, key=lambda task: -task.weight)))
 
 
-def processes(plan: Plan, workers: int | None = None) -> int:
+def processes(plan: TaskPlan, workers: int | None = None) -> int:
     """How many to use: as many as asked for, or one for each core, but no idle ones."""
     return max(1, min(workers or threads(), len(plan.left)))
 
 
 def run(
-    plan: Plan,
+    plan: TaskPlan,
     store: Store,
     *,
     workers: int | None = None,
@@ -84,7 +84,8 @@ def _in_processes(tasks: Sequence[Task], store: Store, workers: int) -> Iterator
         except BrokenProcessPool:
             raise ConfigurationError(
                 "a worker process died (out of memory?); what is done is kept: run the same"
-                " command again, with fewer --workers"
+                " command again, with fewer workers",
+                "workers",
             ) from None
         except BaseException:  # also Ctrl-C, and a caller who stops listening
             pool.shutdown(wait=False, cancel_futures=True)
@@ -103,9 +104,7 @@ def _work(task: Task, store: Store) -> None:
 def _stored(task: Task, store: Store) -> Outcome:
     outcome = store.load(task)
     if outcome is None:
-        raise ConfigurationError(
-            f"{store.folder} lost an outcome while this was running; run it again"
-        )
+        raise DataError(f"{store.folder} lost an outcome while this was running; run it again")
     return outcome
 
 
