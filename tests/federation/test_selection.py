@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import flat
 import veilmap as vm
 from veilmap.baselines import LogDistance
 from veilmap.errors import ConfigurationError
