@@ -110,7 +110,7 @@ def guarantee(
     last = run.history[-1]
     return {
         "users": users, "epsilon": epsilon, "delta": promised.delta, "rounds": rounds,
-        "groups": groups, "levels": run.transcript.mechanism["levels"], "seed": seed,
+        "groups": groups, "levels": run.transcript.mechanism.levels, "seed": seed,
         "mae_none_db": without.history[-1].mae_db, "mae_db": last.mae_db,
         "cost_db": last.mae_db - without.history[-1].mae_db, "epsilon_spent": last.epsilon,
         "least_rmse_over_prior": found.closest_rmse, "strongest": found.strongest.attack,

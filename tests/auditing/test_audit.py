@@ -221,7 +221,7 @@ def test_a_run_comes_back_from_its_folder(folders):
     assert math.isnan(run.history[-1].epsilon)  # it has a seed
     assert math.isnan(run.history[-1].mae_db)
     assert Run.load(folders / "aggregate", study=True).history[-1].mae_db > 0
-    assert run.transcript.mechanism["name"] == "aggregate"
+    assert run.transcript.mechanism.name == "aggregate"
     assert Run.load(folders / "aligned").transcript.uploads(2).uploads.shape[0] == 12
 
 

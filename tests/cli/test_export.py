@@ -14,7 +14,6 @@ import veilmap as vm
 from commands import run
 from veilmap import layers
 from veilmap.federation.run_folder import RunFolder
-from veilmap.federation.training import settings_of
 
 UTM = "EPSG:32633"
 BS = np.array([500_020.0, 5_400_015.0, 20.0])
@@ -172,7 +171,7 @@ def test_a_runs_settings_train_again(tmp_path, mechanism, trust):
         seed=0,
         stations=data.stations,
         out=tmp_path / "two",
-        **settings_of(config),
+        **config.settings(),
     )
     assert RunFolder(tmp_path / "two").config() == config
 
@@ -188,7 +187,7 @@ def test_a_step_rule_of_its_own_cannot_be_read_back(tmp_path):
         recording=vm.Recording(out=tmp_path / "run"),
     )
     with pytest.raises(vm.VeilmapError, match="step rule of its own"):
-        settings_of(RunFolder(tmp_path / "run").config())
+        RunFolder(tmp_path / "run").config().settings()
 
 
 def test_a_run_that_started_from_buildings_cannot_be_read_back(tmp_path):
@@ -202,7 +201,7 @@ def test_a_run_that_started_from_buildings_cannot_be_read_back(tmp_path):
         recording=vm.Recording(out=tmp_path / "run"),
     )
     with pytest.raises(vm.VeilmapError, match="started from buildings"):
-        settings_of(RunFolder(tmp_path / "run").config())
+        RunFolder(tmp_path / "run").config().settings()
 
 
 def test_a_run_with_one_station_needs_no_name_for_it(capsys, made, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import veilmap as vm
 from commands import run
 from veilmap.federation import history
+from veilmap.federation.config import RunConfig
 from veilmap.federation.run_folder import RunFolder
 
 
@@ -32,17 +33,11 @@ def test_train_writes_a_run(capsys, files):
     assert "map MAE" in out
     names = {path.name for path in (files / "run").iterdir()}
     assert names == {
-        "config.json", "base_stations.csv", "source.json", "history.csv", "checkpoints",
+        "config.json", "base_stations.csv", "history.csv", "checkpoints",
         "transcript", "radio_map.nc",
     }  # fmt: skip
     assert len(history.load(files / "run" / "history.csv")) == 6
-    config = json.loads((files / "run" / "config.json").read_text())
-    assert config["mechanism"] == {
-        "type": "GeometryAligned",
-        "clip": 1.0,
-        "noise_budget": 5.0,
-        "tradeoff": 1.0,
-    }
+    assert RunConfig.load(files / "run").mechanism == vm.GeometryAligned(noise_budget=5.0)
     kept = sorted(path.stem for path in (files / "run" / "transcript").iterdir())
     assert kept == ["round-000000", "round-000005"]
 
@@ -81,9 +76,8 @@ def test_area_and_stations_are_used_whatever_the_mechanism(capsys, files):
         grid = vm.RadioMap.load(files / name / "radio_map.nc").grid
         assert grid.extent == (-30.0, 60.0, 0.0, 90.0)
         assert (files / name / "base_stations.csv").read_text() == "bs,x,y,z\nA,10.0,20.0,30.0\n"
-    assert (files / "none" / "source.json").exists()
-    assert (files / "aggregate.study" / "source.json").exists()
-    assert not (files / "aggregate" / "source.json").exists()
+    for folder, known in (("none", True), ("aggregate.study", True), ("aggregate", False)):
+        assert (RunConfig.load(files / folder).source is not None) == known
     code, _, err = run(capsys, "train", "--area", "0,0,9,9", "--out", str(files / "city"))
     assert code == 2
     assert "of its own" in err

@@ -14,6 +14,7 @@ import veilmap as vm
 from veilmap.federation import Broadcast, Update
 from veilmap.federation import history as histories
 from veilmap.federation.client import Clients
+from veilmap.federation.config import RunConfig
 from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum, Server
 
@@ -246,7 +247,7 @@ def test_the_transcript_keeps_what_was_asked_for(town):
     seen = run.transcript.rounds[3]
     assert seen.clients == (2, 5)
     assert seen.uploads.shape == (2, scene.grid.cells)
-    assert run.transcript.mechanism["name"] == "aligned"
+    assert run.transcript.mechanism.name == "aligned"
     everything = vm.train(
         data, scene.grid, rounds=2, recording=vm.Recording(keep_uploads="all")
     ).transcript
@@ -462,7 +463,7 @@ def test_kept_uploads_come_back_from_disk(town, tmp_path):
     rounds = RunFolder(out).load_rounds(scene.grid)
     np.testing.assert_array_equal(rounds[1].uploads, run.transcript.rounds[1].uploads)
     assert rounds[1].clients == run.transcript.rounds[1].clients
-    assert json.loads((out / "config.json").read_text())["mechanism"]["type"] == "GeometryAligned"
+    assert isinstance(RunConfig.load(out).mechanism, vm.GeometryAligned)
     (out / "transcript" / "round-000001.npz").write_bytes(b"junk")
     with pytest.raises(vm.VeilmapError, match="are damaged"):
         RunFolder(out).load_rounds(scene.grid)

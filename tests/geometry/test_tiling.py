@@ -9,8 +9,8 @@ import flat
 import veilmap as vm
 from veilmap.errors import ConfigurationError
 from veilmap.federation.client import Clients
+from veilmap.federation.config import RunConfig
 from veilmap.federation.messages import Broadcast
-from veilmap.federation.training import settings_of
 from veilmap.geometry.tiling import Tiles, Tiling
 from veilmap.model.gradients import gradients_of
 from veilmap.privacy.mechanisms import Contribution
@@ -145,7 +145,7 @@ def test_everybody_in_an_open_tile_pays_once(scene, data, tmp_path):
     assert {count for _, count in ledger["spent"]} == {3}
     assert len(ledger["spent"]) == run.history[0].clients
     assert run.history[-1].epsilon == pytest.approx(50.0, rel=1e-3)
-    again = settings_of(json.loads((tmp_path / "run" / "config.json").read_text()))
+    again = RunConfig.load(tmp_path / "run").settings()
     assert again["tiling"] == Tiling(60, 12)
 
 

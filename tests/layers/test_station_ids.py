@@ -11,7 +11,8 @@ import veilmap as vm
 from commands import run as command
 from veilmap import VeilmapError, layers
 from veilmap.data.antennas import Antennas
-from veilmap.federation.run_folder import FORMAT, RunFolder
+from veilmap.federation.config import FORMAT
+from veilmap.federation.run_folder import RunFolder
 from veilmap.model.field import Field
 from veilmap.model.offsets import Offsets
 
@@ -132,8 +133,8 @@ def test_damaged_stations_are_refused(tmp_path, text):
 def test_a_folder_of_another_format_is_refused(capsys, tmp_path):
     data = some_links()
     vm.train(data, GRID, rounds=1, seed=0, recording=vm.Recording(out=tmp_path / "run"))
-    config = RunFolder(tmp_path / "run").config()
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config | {"format": FORMAT - 1}))
+    file = tmp_path / "run" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": FORMAT - 1}))
     code, _, err = command(capsys, "export", str(tmp_path / "run"), str(tmp_path / "a.nc"))
     assert (code, err.count("\n")) == (2, 1)
     assert "was written by another version of veilmap; train it anew" in err

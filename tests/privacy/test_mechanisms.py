@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 import veilmap as vm
 from algorithm1 import CompiledProblem, Problem, algorithm1, brute_force
 from veilmap._kernels import sampling
-from veilmap._util.plain import to_plain
+from veilmap._util.plain import from_plain, to_plain
 from veilmap.errors import DataError
 from veilmap.privacy import noise
-from veilmap.privacy.mechanisms import MECHANISMS, Contribution, from_description
+from veilmap.privacy.mechanisms import MECHANISMS, Contribution, Mechanism
 from veilmap.privacy.mechanisms.base import LEAST_NORM
 
 GRID = vm.Grid(3.0, (12, 15), (-5.0, 40.0))
@@ -273,9 +273,9 @@ def test_every_mechanism_answers_one_by_one_or_together_alike(name):
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_mechanism_survives_its_description(name):
     mechanism = MECHANISMS[name](clip=0.25)
-    assert from_description(to_plain(mechanism)) == mechanism
+    assert from_plain(to_plain(mechanism), Mechanism) == mechanism
     with pytest.raises(DataError):
-        from_description({"type": "Rot13"})
+        from_plain({"type": "Rot13"}, Mechanism)
 
 
 def test_wrong_gradients_are_refused():

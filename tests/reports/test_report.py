@@ -1,6 +1,5 @@
 """`veilmap report`: one page about runs that needs nothing beside it."""
 
-import json
 import re
 import shlex
 import shutil
@@ -16,6 +15,7 @@ from veilmap import figures, reports
 from veilmap.auditing import audit
 from veilmap.auditing.exposure import Knobs, Witness
 from veilmap.federation import Run
+from veilmap.federation.config import RunConfig
 from veilmap.federation.public import write_stations
 from veilmap.figures.content import MapPanel, Maps
 from veilmap.reports import exposures, html, training
@@ -213,10 +213,9 @@ def test_the_command_makes_the_same_run_again(runs, written, tmp_path, name):
     with pytest.raises(SystemExit):
         vm_main(*words[1:], "--out", str(tmp_path / "again"))
     beside = ".study" if name == "aggregate" else ""
-    for file in ("{}/config.json", f"{{}}{beside}/source.json"):
-        assert json.loads((tmp_path / file.format("again")).read_text()) == json.loads(
-            (runs / file.format(name)).read_text()
-        )
+    for folder in ("{}", f"{{}}{beside}"):
+        again = RunConfig.load(tmp_path / folder.format("again"))
+        assert again == RunConfig.load(runs / folder.format(name))
     kept = [file.name for file in (tmp_path / "again" / "transcript").glob("*")]
     assert len(kept) == len(opened.kept_rounds())
     assert f"To make it again {shlex.join(words)}" in written[name].text
@@ -226,8 +225,8 @@ def test_commands_that_would_make_another_run_are_not_shown(runs):
     opened = OpenRun(runs / "city")
     config = opened.config
     assert opened.command
-    for change in ({"step": config["step"] | {"damping": 0.5}}, {"buildings": "ab"}):
-        opened.config = config | change
+    for change in ({"step": replace(config.step, damping=0.5)}, {"buildings": "ab"}):
+        opened.config = replace(config, **change)
         assert opened.command is None
     opened.config, opened.source = config, None
     assert opened.command is None
@@ -289,7 +288,7 @@ def test_the_promise_is_shown_with_what_it_rests_on_and_none_with_a_seed(runs, m
     opened = OpenRun(runs / "aggregate", study=True)
     assert "computable from the seed" in promise_in_words(opened)
     assert "ε" not in promise_in_words(opened)
-    opened.config = opened.config | {"seed": None}
+    opened.config = replace(opened.config, seed=None)
     monkeypatch.setattr(opened, "spent", lambda: 6.0)
     for words in ("(ε, δ) = (6.00, 0.001) for one user's contributions",
                   "at least 90% of a round's users adding their noise"):  # fmt: skip
@@ -337,8 +336,8 @@ def test_without_measurements_the_rest_is_written(capsys, quick, runs, tmp_path)
         if name == "aggregate":
             beside = tmp_path / f"{number}.study"
             shutil.copytree(runs / f"{name}.study", beside)
-        source = json.loads((beside / "source.json").read_text())
-        (beside / "source.json").write_text(json.dumps(source | {"data": "/gone.parquet"}))
+        config = RunConfig.load(beside)
+        replace(config, source=config.source | {"data": "/gone.parquet"}).save(beside)
         code, _, _ = command(capsys, "report", str(copy), "only a study includes them")
         assert code == 0
         page = Page(beside / "report.html")

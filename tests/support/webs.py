@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -12,6 +13,7 @@ from httpx import Response
 from starlette.testclient import TestClient
 
 from veilmap import cli
+from veilmap.federation.config import RunConfig
 from veilmap.scenes.scene import Scene
 from veilmap.web.app import create_app
 from veilmap.web.jobs import Jobs
@@ -42,7 +44,7 @@ def make_runs(place):
     few.save(place / "test.parquet")  # the city's own 200 users would take longer than the rest
     for name, options in _OPTIONS.items():
         trained(place / name, *options, "--test", str(place / "test.parquet"))
-    (place / "bare" / "source.json").unlink()
+    replace(RunConfig.load(place / "bare"), source=None).save(place / "bare")
     return place
 
 

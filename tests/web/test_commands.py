@@ -1,12 +1,13 @@
-import json
 import shlex
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 import veilmap as vm
 from veilmap import cli
+from veilmap.federation.config import RunConfig
 from veilmap.runs import command
 from veilmap.runs.source import Source
 from veilmap.scenes.scene import Scene
@@ -17,8 +18,17 @@ from webs import client_of, service_of, trained, until
 TINY = Source(None, None, city=3, users=6, cell_size=15.0)
 
 
-def config_of(run):
-    return json.loads((run / "config.json").read_text())
+config_of = RunConfig.load
+
+
+def study_of(run):
+    """The folder with the whole configuration of a run."""
+    study = run.with_name(f"{run.name}.study")
+    return study if study.exists() else run
+
+
+def source_of(run):
+    return Source.of(RunConfig.load(run))
 
 
 def done(*arguments):
@@ -53,11 +63,12 @@ def test_a_plan_becomes_the_run_that_was_asked_for(few, tmp_path, mechanism, par
     done(*plan.arguments(tmp_path / "run"))
     config = config_of(tmp_path / "run")
     asked = plan.mechanism_checked()
-    assert {name: config["mechanism"][name] for name in parameters} == parameters
-    assert config["mechanism"]["type"] == type(asked).__name__
-    assert (config["rounds"], config["seed"], config["data"]["users"]) == (2, 7, 6)
-    assert config["server_sees"] == ("sums" if sums or asked.needs_sums else "uploads")
-    assert Source.of_run(tmp_path / "run") == tiny(few)
+    assert {name: getattr(config.mechanism, name) for name in parameters} == parameters
+    assert type(config.mechanism) is type(asked)
+    assert (config.rounds, config.seed, config.users) == (2, 7, 6)
+    assert config.server_sees == ("sums" if sums or asked.needs_sums else "uploads")
+    whole = tmp_path / ("run.study" if mechanism == "aggregate" else "run")
+    assert source_of(whole) == tiny(few)
     assert len([*(tmp_path / "run" / "transcript").iterdir()]) == 2
 
 
@@ -76,7 +87,7 @@ def test_a_plan_becomes_the_run_that_was_asked_for(few, tmp_path, mechanism, par
 )  # fmt: skip
 def test_the_command_that_is_shown_trains_the_same(few, tmp_path, options):
     first = trained(tmp_path / "first", *options, "--test", str(few))
-    shown = shlex.split(command.command(config_of(first), Source.of_run(first), [0]))
+    shown = shlex.split(command.command(config_of(first), source_of(study_of(first)), [0]))
     assert shown[:2] == ["veilmap", "train"]
     done(*shown[1:], "--out", tmp_path / "second")
     assert config_of(tmp_path / "second") == config_of(first)
@@ -85,18 +96,18 @@ def test_the_command_that_is_shown_trains_the_same(few, tmp_path, options):
 def test_a_run_like_another_is_trained_as_that_one_was(few, tmp_path):
     first = trained(tmp_path / "first", "--share", "0.5", "--calibrate", "stations", "--test",
                     str(few), "--degrees", "3")  # fmt: skip
-    extras = command.model_options(config_of(first), Source.of_run(first))
-    plan = NewTraining(Source.of_run(first), "none", {}, 4, 1, extras=extras)
+    extras = command.model_options(config_of(first), source_of(study_of(first)))
+    plan = NewTraining(source_of(study_of(first)), "none", {}, 4, 1, extras=extras)
     done(*plan.arguments(tmp_path / "second"))
     one, two = config_of(first), config_of(tmp_path / "second")
-    assert two.pop("mechanism") != one.pop("mechanism")
-    assert two == one
+    assert two.mechanism != one.mechanism
+    assert replace(two, mechanism=one.mechanism) == one
 
 
 def test_measurements_of_a_file_are_named(few, tmp_path):
     done("train", few, "--cell-size", "15", "--rounds", "2", "--out", tmp_path / "run")
     config = config_of(tmp_path / "run")
-    shown = command.command(config, Source.of_run(tmp_path / "run"), [])
+    shown = command.command(config, source_of(tmp_path / "run"), [])
     assert shlex.split(shown)[2] == str(few)
     assert command.command(config, None, []) is None
 

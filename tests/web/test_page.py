@@ -37,9 +37,10 @@ def runs(tmp_path_factory):
         mechanism=vm.GeometryAligned(noise_budget=50),
         rounds=12,
         seed=0,
-        recording=vm.Recording(out=folder / "city", keep_uploads={0, 11}, test=unseen),
+        recording=vm.Recording(
+            out=folder / "city", keep_uploads={0, 11}, test=unseen, source=source.described()
+        ),
     )
-    source.save(folder / "city")
     hostile(folder)
     large(folder)
     return folder
@@ -49,8 +50,8 @@ def large(folder):
     """A run with more cells than are shown."""
     source = Source(None, None, city=0, users=4, cell_size=0.6)
     data, _, grid = source.load()
-    vm.train(data, grid, rounds=2, seed=0, recording=vm.Recording(out=folder / "large"))
-    source.save(folder / "large")
+    recording = vm.Recording(out=folder / "large", source=source.described())
+    vm.train(data, grid, rounds=2, seed=0, recording=recording)
 
 
 def hostile(folder):

@@ -221,7 +221,7 @@ def assert_unreadable(client, run):
 @pytest.mark.parametrize("how", ["empty", "half", "garbage", "gone", "a folder"])
 @pytest.mark.parametrize(
     "file",
-    ["history.csv", "radio_map.nc", "source.json", "base_stations.csv",
+    ["history.csv", "radio_map.nc", "base_stations.csv",
      "transcript/round-000000.npz", "checkpoints/round-000004.npz"],
 )  # fmt: skip
 def test_a_damaged_file_is_no_fault_of_ours(client, place, file, how):

@@ -1,11 +1,12 @@
 """Configuration objects as plain data and back: one pair for every frozen dataclass of ours.
 
 Plain data are what JSON holds. An object becomes {"type": its class, field: value, …}; tuples
-become lists. Classes whose objects are read back are marked with `plain`.
+become lists, and paths text. Classes whose objects are read back are marked with `plain`.
 """
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from veilmap.errors import DataError
@@ -28,7 +29,7 @@ def to_plain(value: Any) -> Any:
         return {"type": type(value).__name__} | inner
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
-    return value
+    return str(value) if isinstance(value, Path) else value
 
 
 def from_plain(content: Any, kind: type[T]) -> T:

@@ -53,7 +53,7 @@ class Differencing(Attack):
         self.check(transcript)
         rounds = cast("dict[int, SeenSum]", dict(sorted(transcript.rounds.items())))
         candidates = candidates or Candidates.of(transcript, self.altitude)
-        clip = float(transcript.mechanism["clip"])
+        clip = transcript.mechanism.clip
         matches = {n: _matches(seen, candidates, clip) for n, seen in rounds.items()}
         posteriors: dict[When, Posterior] = {
             n: self._posterior(transcript, candidates, [rounds[n]], [matches[n]]) for n in rounds

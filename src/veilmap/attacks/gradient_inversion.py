@@ -71,7 +71,7 @@ class GradientInversion(Attack):
         rounds = self.uploads(transcript)
         starts = starts or MatchedFilter(altitude=self.altitude).locate(transcript)
         candidates = starts.candidates or Candidates.of(transcript, self.altitude)
-        clip = float(transcript.mechanism["clip"])
+        clip = transcript.mechanism.clip
         views = {n: _View.of(seen, candidates, clip, self) for n, seen in rounds.items()}
         placed: dict[When, Placed] = {
             number: self._climb([view], starts.posteriors[number]) for number, view in views.items()

@@ -10,7 +10,7 @@ from veilmap._kernels.arguments import Axes
 from veilmap.attacks.base import PointAttack
 from veilmap.attacks.centroid import centroids
 from veilmap.federation.transcript import Transcript
-from veilmap.privacy.mechanisms import GeometryAligned, from_description
+from veilmap.privacy.mechanisms import GeometryAligned
 from veilmap.privacy.mechanisms.aligned import unit_free
 
 # Cells above this many times the mean are the gradient's own peaks, not the plane's.
@@ -32,7 +32,7 @@ class PlaneInversion(PointAttack):
         """Estimates (n, 2) in metres for uploads (n, M)."""
         grid = transcript.grid
         energy = uploads.astype(np.float64) ** 2
-        mechanism = from_description(transcript.mechanism)
+        mechanism = transcript.mechanism
         if not isinstance(mechanism, GeometryAligned):
             return centroids(energy, grid)
         energy[energy > _PEAK * energy.mean(axis=1, keepdims=True)] = 0

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.plain import to_plain
 from veilmap.attacks import (
     Attack,
     Differencing,
@@ -27,9 +28,10 @@ from veilmap.errors import ConfigurationError
 from veilmap.federation import Run, Transcript
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
-from veilmap.federation.study import STUDY, is_promised
+from veilmap.federation.study import STUDY
 from veilmap.model.evaluation import mean_absolute_error
-from veilmap.privacy.accounting import promise
+from veilmap.privacy.accounting import has_guarantee, promise
+from veilmap.privacy.mechanisms import Mechanism
 
 DISTANCES = (10, 50, 100)  # metres
 _MOST_ROUNDS = 5
@@ -84,7 +86,7 @@ class Audit:
 
     Attributes
     ----------
-    mechanism : mapping
+    mechanism : Mechanism
     server_sees : "uploads" or "sums"
     promise : str
         The guarantee in words, or why there is none.
@@ -99,7 +101,7 @@ class Audit:
     truth : mapping from user to position
     """
 
-    mechanism: Mapping[str, Any]
+    mechanism: Mechanism
     server_sees: str
     promise: str
     epsilon: float
@@ -115,7 +117,7 @@ class Audit:
 
         Scores are made from the truth: the guarantee does not cover them.
         """
-        return STUDY if is_promised({"mechanism": self.mechanism}) else ""
+        return STUDY if has_guarantee(self.mechanism) else ""
 
     @property
     def strongest(self) -> Score:
@@ -146,7 +148,7 @@ class Audit:
         ]
         strongest = self.strongest
         return ({"study": self.study} if self.study else {}) | {
-            "mechanism": dict(self.mechanism),
+            "mechanism": to_plain(self.mechanism) | {"name": self.mechanism.name},
             "server_sees": self.server_sees,
             "promise": self.promise,
             "epsilon": None if math.isnan(self.epsilon) else self.epsilon,

@@ -7,13 +7,11 @@ nobody trained with. Like an audit, this knows the truth.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util.ids import Id
-from veilmap._util.plain import to_plain
 from veilmap.attacks import (
     Differencing,
     GradientInversion,
@@ -38,7 +36,6 @@ from veilmap.privacy.mechanisms import (
     NoNoise,
     UniformNoise,
     UploadNoise,
-    from_description,
 )
 
 Place = NDArray[np.float64]
@@ -340,7 +337,7 @@ class Witness:
         )  # fmt: skip
         return replace(
             self.transcript, rounds={number: seen}, server_sees="uploads",
-            mechanism=_public(mechanism),
+            mechanism=mechanism,
         )  # fmt: skip
 
     def _of_sum(
@@ -366,14 +363,14 @@ class Witness:
         seen = SeenSum(broadcast, clients, values, np.zeros(0), 0)
         transcript = replace(
             self.transcript, rounds={number: seen}, server_sees="sums",
-            mechanism=_public(mechanism),
+            mechanism=mechanism,
         )  # fmt: skip
         placed = Differencing().locate(transcript, self._prepared[number]).placed[number]
         return dict(zip(placed.clients, placed.xy, strict=True))
 
     def _mechanism(self, scheme: str, knobs: Knobs) -> Mechanism:
         if scheme == SENT:
-            return from_description(self.transcript.mechanism)
+            return self.transcript.mechanism
         return knobs.schemes[scheme]
 
     # ---- what was kept
@@ -406,11 +403,6 @@ def _links_of(seen: SeenRound | SeenSum, user: Id) -> int:
     if isinstance(seen, SeenSum):
         return 1
     return int(seen.links[seen.clients.index(user)])
-
-
-def _public(mechanism: Mechanism) -> Mapping[str, Any]:
-    """A mechanism as everybody knows it."""
-    return to_plain(mechanism) | {"name": mechanism.name}
 
 
 @dataclass(frozen=True)

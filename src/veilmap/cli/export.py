@@ -229,14 +229,12 @@ def _uncertainty(
     seed: int | None,
 ) -> Layer:
     """Train replicas as the run was trained, and see how far they disagree."""
-    from veilmap.federation.training import settings_of
-
     run = subject.run
     if run is None:
         raise ConfigurationError(
             "uncertainty needs a run's folder, which says how the map was trained"
         )
-    settings = settings_of(run.config)
+    settings = run.config.settings()
     if run.promised:
         settings["model"] = replace(settings["model"], stations=run.stations)
     # The replicas know the antennas that the run knew, whatever the file has.

@@ -190,8 +190,6 @@ def train(
         task = progress.add_task(mechanism, total=rounds, note="", visible=False)
 
         def on_round(row: HistoryRow) -> None:
-            if row.round == 0:
-                source.save(out)  # at once: a run that goes on can be looked at
             # On Flower losses stay with the users.
             known = not (math.isnan(row.loss) or has_guarantee(chosen))
             note = f"loss {row.loss:5.1f} dB²" if known else f"{row.clients} users"
@@ -221,10 +219,10 @@ def train(
                 keep_uploads=_rounds(keep_uploads, rounds),
                 keep_users=_users(keep_users, links),
                 test=unseen,
+                source=source.described(),
                 on_round=on_round,
             ),
         )
-    source.save(out)  # once more: a resumed run's data may have moved
     _say(run, out, has_guarantee(chosen))
 
 

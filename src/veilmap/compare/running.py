@@ -18,7 +18,7 @@ from veilmap.compare.folds import Fold, Splits
 from veilmap.compare.methods import ComparisonSettings, Method
 from veilmap.data.measurements import Measurements
 from veilmap.errors import DataError
-from veilmap.federation.training import fingerprint
+from veilmap.federation.config import Fingerprint
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def described_settings(
     """All that decides a score beside its scheme, fold and method, as plain data."""
     known = settings.buildings
     public = {
-        "data": fingerprint(data),
+        "data": to_plain(Fingerprint.of(data)),
         "folds": splits.folds,
         **to_plain(replace(settings, buildings=None)),
         "seed": splits.seed,

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import files
-from veilmap._util.plain import differences, from_plain
 from veilmap.errors import RunFolderError
 from veilmap.federation import history
+from veilmap.federation.config import RunConfig
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import Broadcast
 from veilmap.federation.public import Stations, read_stations, write_stations
@@ -37,9 +37,6 @@ from veilmap.federation.steps import ServerState
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
-
-# Of run folders; another number was written by another version.
-FORMAT = 7
 
 _LOCK = ".lock"
 _KEPT_CHECKPOINTS = 2
@@ -68,15 +65,15 @@ class RunFolder:
 
     def check_free(self) -> None:
         """Refuse a place that holds a run already, before any work is done."""
-        if (self.path / "config.json").exists():
+        if RunConfig.exists(self.path):
             raise RunFolderError(
                 f"{self.path} holds a run already; go on with it (resume) or name another folder"
             )
 
-    def start(self, config: Mapping[str, Any], stations: Stations) -> None:
+    def start(self, config: RunConfig, stations: Stations) -> None:
         """Make the folder of a new run, with its base stations."""
         write_stations(stations, self.path / "base_stations.csv")
-        files.write_json(config, self.path / "config.json")
+        config.save(self.path)
 
     def base_stations(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
         """The public base stations, (B, 3), in metres, and their ids; several may share a mast.
@@ -85,18 +82,13 @@ class RunFolder:
         """
         return read_stations(self.path / "base_stations.csv")
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> RunConfig:
         """The configuration the run was started with."""
-        try:
-            if not (self.path / "config.json").exists():
-                raise RunFolderError(f"{self.path} holds no run: it has no config.json")
-            return json.loads((self.path / "config.json").read_text())
-        except json.JSONDecodeError:
-            raise RunFolderError(f"{self.path / 'config.json'} is damaged") from None
+        return RunConfig.load(self.path)
 
-    def check(self, config: Mapping[str, Any]) -> None:
+    def check(self, config: RunConfig) -> None:
         """Refuse to go on under another configuration."""
-        changed = differences(self.config(), json.loads(json.dumps(config)))
+        changed = self.config().differences(config)
         if changed:
             raise RunFolderError(
                 f"{self.path} was started with another configuration ({'; '.join(changed[:3])});"
@@ -156,7 +148,7 @@ class RunFolder:
 
     def grid(self) -> Grid:
         """The cells of the map to be learned."""
-        return from_plain(self.config()["grid"], Grid)
+        return self.config().grid
 
     def kept_rounds(self) -> list[int]:
         """Rounds that were kept, from 0."""

@@ -1,19 +1,15 @@
 """Federated training: the same clients and server, on the engine of your choice."""
 
-import hashlib
-import json
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks
 from veilmap._util.ids import Id
-from veilmap._util.plain import from_plain, to_plain
-from veilmap.data.antennas import Antennas
 from veilmap.data.folders import Crowd
-from veilmap.errors import ConfigurationError, DataError, PrivacyError
+from veilmap.errors import ConfigurationError, PrivacyError
+from veilmap.federation.config import Fingerprint, RunConfig
 from veilmap.federation.model import Model
 from veilmap.federation.participation import Participation
 from veilmap.federation.privacy import settled
@@ -21,16 +17,12 @@ from veilmap.federation.public import NO_STATIONS, Public, Stations, checked_sta
 from veilmap.federation.residual import ThenField
 from veilmap.federation.rounds import Engine, InProcess, Recording, Rounds, Training
 from veilmap.federation.run import Run
-from veilmap.federation.run_folder import FORMAT
-from veilmap.federation.steps import StepRule
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
 from veilmap.model.offsets import Offsets
 from veilmap.privacy.accounting import has_guarantee
-from veilmap.privacy.mechanisms import Mechanism, NoNoise, from_description
-
-_USERS_PER_DIGEST = 1000
+from veilmap.privacy.mechanisms import Mechanism, NoNoise
 
 
 def train(
@@ -99,14 +91,19 @@ def train(
     if tiling is not None:
         _check_tiling(engine, mechanism, model, recording.keep_uploads)
     public = _public(data, grid, model, has_guarantee(mechanism))
-    config = _config(data, grid, mechanism, sees, rounds, seed, step, participation)
-    config |= _known(public, tiling)
-    study = fingerprint(data) if has_guarantee(mechanism) else None
-    training = Training(
-        grid, mechanism, sees, rounds, seed, step, participation, config, recording, public,
-        tiling, study,
-    )  # fmt: skip
-    return engine.play(training, data)
+    config = RunConfig(
+        grid,
+        mechanism,
+        sees,
+        rounds,
+        seed,
+        step,
+        participation,
+        tiling,
+        data=Fingerprint.of(data),
+        source=recording.source,
+    )
+    return engine.play(Training(config.knowing(public), recording, public), data)
 
 
 def largest_tile(tiling: Tiling, data: Crowd, grid: Grid) -> int:
@@ -144,19 +141,6 @@ def _public(data: Crowd, grid: Grid, model: Model, promised: bool) -> Public:
     return Public(*stations, Offsets.unknown(known, devices), heights, data.antennas)
 
 
-def _known(public: Public, tiling: Tiling | None) -> dict[str, Any]:
-    """What of public facts decides a result, for the run's configuration."""
-    known: dict[str, Any] = {} if tiling is None else {"tiling": to_plain(tiling)}
-    offsets = public.offsets
-    if len(offsets):
-        known["offsets"] = {"stations": [*offsets.stations], "devices": [*offsets.devices]}
-    if public.heights is not None:
-        known["buildings"] = hashlib.sha256(public.heights.tobytes()).hexdigest()
-    if public.antennas is not None:
-        known["antennas"] = _fingerprint_of(public.antennas)
-    return known
-
-
 def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
     heights = np.ascontiguousarray(checks.floats("buildings", buildings))
     if heights.shape != grid.shape or not np.isfinite(heights).all():
@@ -189,80 +173,3 @@ def _public_stations(data: Crowd, model: Model, promised: bool) -> Stations:
 
 def _distinct(ids: Collection[Id]) -> list[Id]:
     return np.unique(np.array(list(ids))).tolist()
-
-
-def _config(
-    data: Crowd,
-    grid: Grid,
-    mechanism: Mechanism,
-    server_sees: ServerSees,
-    rounds: int,
-    seed: int | None,
-    step: StepRule,
-    participation: Participation,
-) -> dict[str, Any]:
-    """All that decides a run's result, as far as it is published."""
-    promised = has_guarantee(mechanism)
-    return {
-        "format": FORMAT,
-        "rounds": rounds,
-        "seed": seed,
-        "grid": to_plain(grid),
-        "mechanism": to_plain(mechanism),
-        "server_sees": server_sees,
-        "step": to_plain(step),
-        "participation": to_plain(participation),
-        # How many links there are, or a digest of them, no ε covers.
-        "data": {"users": len(data.users)} if promised else fingerprint(data),
-    }
-
-
-def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """How a run was trained, as `train` takes it; all but its data, grid and seed.
-
-    Antennas are part of the data: the run's map has those it was trained with.
-    """
-    if "buildings" in config:
-        raise ConfigurationError("the run started from buildings, which its folder does not hold")
-    learned, tiles = config.get("offsets", {}), config.get("tiling")
-    calibrated = [name for name in ("stations", "devices") if learned.get(name)]
-    return {
-        "tiling": None if tiles is None else from_plain(tiles, Tiling),
-        "mechanism": from_description(config["mechanism"]),
-        "rounds": config["rounds"],
-        "server_sees": config["server_sees"],
-        "participation": from_plain(config["participation"], Participation),
-        "model": Model(step=_step_of(config["step"]), calibrate=calibrated),  # type: ignore[arg-type]
-    }
-
-
-def _step_of(public: Mapping[str, Any]) -> StepRule:
-    """The step rule that a run's configuration describes."""
-    try:
-        return from_plain(public, object)  # type: ignore[return-value]
-    except DataError as error:
-        raise ConfigurationError(
-            "the run has a step rule of its own, which its folder does not hold"
-        ) from error
-
-
-def _fingerprint_of(antennas: Antennas) -> dict[str, Any]:
-    """What tells one list of antennas from another; the map holds them."""
-    text = antennas.as_text().encode()
-    return {"stations": len(antennas), "sha256": hashlib.sha256(text).hexdigest()}
-
-
-def fingerprint(data: Crowd) -> dict[str, Any]:
-    """What tells one crowd's measurements from another's without showing them.
-
-    The same for a table and for a folder that holds it in parts.
-    """
-    digest = hashlib.sha256()
-    for links in data.blocks(_USERS_PER_DIGEST):
-        for values in (links.offsets, links.user_xyz, links.bs_xyz, links.gain_db):
-            digest.update(np.ascontiguousarray(values).tobytes())
-        for ids in (links.bs, links.device):
-            names, number = np.unique(np.asarray(ids), return_inverse=True)
-            digest.update(json.dumps([str(name) for name in names]).encode())
-            digest.update(number.astype(np.int64).tobytes())
-    return {"users": len(data.users), "links": len(data), "sha256": digest.hexdigest()}

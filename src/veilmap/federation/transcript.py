@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.public import seen_from
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.mechanisms import Mechanism
 
 ServerSees = Literal["uploads", "sums"]
 """The trust model: single uploads (the paper's), or only their sum (secure aggregation)."""
@@ -77,8 +78,8 @@ class Transcript:
     Attributes
     ----------
     grid : Grid
-    mechanism : mapping
-        The mechanism's name and parameters, which are public.
+    mechanism : Mechanism
+        With its parameters, which are public.
     base_stations : (B, 3) float
         Public too; with ``bs`` a row for each id, so that those on one mast repeat its place.
     rounds : mapping from round to SeenRound or SeenSum
@@ -94,7 +95,7 @@ class Transcript:
     """
 
     grid: Grid
-    mechanism: Mapping[str, Any]
+    mechanism: Mechanism
     base_stations: NDArray[np.float64] = field(repr=False)
     rounds: Mapping[int, SeenRound | SeenSum] = field(default_factory=dict, repr=False)
     server_sees: ServerSees = "uploads"

@@ -15,13 +15,12 @@ from flwr.serverapp import Grid as FlowerGrid
 from flwr.serverapp import ServerApp
 
 from veilmap._util import checks
-from veilmap._util.plain import to_plain
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
+from veilmap.federation.config import RunConfig
 from veilmap.federation.participation import Participation
 from veilmap.federation.privacy import settled
 from veilmap.federation.rounds import Recording, Training
-from veilmap.federation.run_folder import FORMAT
 from veilmap.federation.steps import NoiseAwareStep
 from veilmap.federation.transcript import ServerSees
 from veilmap.flower.client import Own, client_app
@@ -87,7 +86,6 @@ def training_of(settings: Settings) -> Training:
         (float(settings.get("west", 0.0)), float(settings.get("south", 0.0))),
         str(settings.get("crs", "")) or None,
     )
-    step = NoiseAwareStep()
     rounds = checks.whole("rounds", settings.get("rounds", 200), least=1)
     crowd = Participation(share=settings.get("share", 1.0))
     seed, out = _seed(settings), Path(str(settings["out"]))
@@ -96,21 +94,10 @@ def training_of(settings: Settings) -> Training:
     mechanism, sees = settled(
         chosen, trust_of(settings, chosen), crowd, least_users(settings), rounds
     )
-    config = {
-        "format": FORMAT,
-        "rounds": rounds,
-        "seed": seed,
-        "grid": to_plain(grid),
-        "mechanism": to_plain(mechanism),
-        "server_sees": sees,
-        "step": to_plain(step),
-        "participation": to_plain(crowd),
-        "data": None,  # stays with the nodes
-    }
     return Training(
-        grid, mechanism, sees, rounds, seed, step, crowd, config,
-        Recording(out, (out / "config.json").exists(), settings.get("checkpoint-every", 1)),
-    )  # fmt: skip
+        RunConfig(grid, mechanism, sees, rounds, seed, NoiseAwareStep(), crowd),
+        Recording(out, RunConfig.exists(out), settings.get("checkpoint-every", 1)),
+    )
 
 
 def least_users(settings: Settings) -> int:

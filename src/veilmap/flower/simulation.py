@@ -57,7 +57,7 @@ class Simulation:
                 "Flower's simulation deals out one table: load the folder, or train in process"
             )
         training.check()
-        sums = training.server_sees == "sums"
+        sums = training.config.server_sees == "sums"
         with TemporaryDirectory(prefix="veilmap-") as name:
             folder = Path(name)
             _deal_out(data, folder)
@@ -68,7 +68,7 @@ class Simulation:
                 number = context.node_config["partition-id"]
                 mine = Measurements.load(folder / f"{number}.parquet")
                 enrolment = _enrolment(folder, number) if sums else None
-                return Own(mine, training.mechanism, training.seed, enrolment)
+                return Own(mine, training.config.mechanism, training.config.seed, enrolment)
 
             roster = Roster.load(folder / _ROSTER) if sums else None
             return _played(training, own, len(data.users), roster, self.ray_address)

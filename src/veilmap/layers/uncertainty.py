@@ -20,7 +20,7 @@ from veilmap._util.plain import to_plain
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import train
-from veilmap.federation.training import fingerprint
+from veilmap.federation.config import Fingerprint
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tracing import trace
 from veilmap.layers.known import checked
@@ -158,7 +158,7 @@ class _Kept:
         seed: int | None,
         training: Mapping[str, Any],
     ) -> "_Kept":
-        about = {"data": fingerprint(data), "grid": to_plain(grid), "seed": seed} | {
+        about = {"data": to_plain(Fingerprint.of(data)), "grid": to_plain(grid), "seed": seed} | {
             name: to_plain(value) for name, value in training.items()
         }
         note = folder / "replicas.json"

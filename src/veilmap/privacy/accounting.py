@@ -19,7 +19,6 @@ from veilmap.privacy.mechanisms import (
     Mechanism,
     NoGuarantee,
     PrivateSums,
-    from_description,
 )
 
 _LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
@@ -54,25 +53,24 @@ class Promise:
     words: str
 
 
-def promise(mechanism: Mapping[str, Any], spent: float, seed: int | None) -> Promise:
+def promise(mechanism: Mechanism, spent: float, seed: int | None) -> Promise:
     """What a run promises: the one place that decides it, for every surface that shows it.
 
     Parameters
     ----------
-    mechanism : mapping
-        The mechanism's public description.
+    mechanism : Mechanism
     spent : float
         ε of the user who spent most, as accounted.
     seed : int or None
         Of the run's noise. With one nothing is promised: whoever has it can take the noise off.
     """
-    used = from_description(mechanism)
-    if not has_guarantee(used):
-        assert isinstance(used.guarantee, NoGuarantee)
-        return Promise(math.nan, f"no (ε, δ) guarantee: {used.guarantee.reason}")
+    guarantee = mechanism.guarantee
+    if isinstance(guarantee, NoGuarantee):
+        return Promise(math.nan, f"no (ε, δ) guarantee: {guarantee.reason}")
     if seed is not None:
         return Promise(math.nan, "no promise: the noise is computable from the seed (study)")
-    words = f"(ε, δ) = ({spent:.2f}, {mechanism['delta']:g}) for {guarantee_of(used).adjacency}"
+    assert isinstance(mechanism, AggregateGaussian)
+    words = f"(ε, δ) = ({spent:.2f}, {mechanism.delta:g}) for {guarantee.adjacency}"
     return Promise(spent, f"{words}, under the conditions of docs/privacy.md")
 
 

@@ -15,6 +15,7 @@ from veilmap.auditing.audit import Audit
 from veilmap.federation.messages import ClientId
 from veilmap.figures.style import Figure
 from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.mechanisms import Mechanism
 
 COLUMNS = ("attack", "round", "median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100")
 UNITS = "distances in metres; ≤10: percent of users found within 10 m"
@@ -101,15 +102,12 @@ def label(audit: Audit) -> str:
     return label_of(audit.mechanism, audit.server_sees)
 
 
-def label_of(public: Mapping[str, Any], server_sees: str) -> str:
-    """A mechanism, by its public description, and the trust model in a few words."""
-    parts = [str(public["name"])]
-    if "noise_budget" in public:
-        parts.append(f"μ = {public['noise_budget']:g}")
-    if "tradeoff" in public:
-        parts.append(f"ρ = {public['tradeoff']:g}")
-    if "epsilon" in public:
-        parts.append(f"ε = {public['epsilon']:g}")
+def label_of(mechanism: Mechanism, server_sees: str) -> str:
+    """A mechanism with its main parameters, and the trust model in a few words."""
+    parts = [mechanism.name]
+    for name, symbol in (("noise_budget", "μ"), ("tradeoff", "ρ"), ("epsilon", "ε")):
+        if (value := getattr(mechanism, name, None)) is not None:
+            parts.append(f"{symbol} = {value:g}")
     if server_sees == "sums":
         parts.append("sums only")
     return ", ".join(parts)

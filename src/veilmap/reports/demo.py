@@ -113,13 +113,12 @@ def run(
                 out=runs_in and runs_in / folder_of(name),
                 keep_uploads={0, rounds - 1},
                 test=unseen if runs_in else None,
+                source=source.described(),
                 on_round=partial(on_round, name) if on_round else None,
             ),
         )
         seconds = time.perf_counter() - started
         rows.append(_attacked(name, runs[name], data, unseen, seconds))
-        if (folder := runs[name].folder) is not None:
-            source.save(folder)
     rows += [
         _timed("true heights on this grid", TrueMap(scene), data, unseen),
         Row("measurement noise alone", _noise_floor(scene, unseen), 0.0),

@@ -1,8 +1,5 @@
 """What the server sees of one user on paper: uploads under every scheme, and attacks on them."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from veilmap import figures
@@ -13,6 +10,7 @@ from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
 from veilmap.figures.content import MapPanel, Maps
 from veilmap.geometry.grid import Grid
+from veilmap.privacy.mechanisms import Mechanism
 from veilmap.reports import html
 from veilmap.reports.audits import metres
 from veilmap.reports.html import Html
@@ -52,12 +50,12 @@ def typical_user(run: OpenRun, audit: Audit | None) -> ClientId:
     return clients[int(np.argsort(sizes, kind="stable")[len(sizes) // 2])]
 
 
-def knobs_of(public: Mapping[str, Any]) -> Knobs:
+def knobs_of(mechanism: Mechanism) -> Knobs:
     """The mechanism's own parameters, and usual ones for those that it does not have."""
     return Knobs(
-        noise_budget=public.get("noise_budget", _PLAIN.noise_budget),
-        tradeoff=public.get("tradeoff", _PLAIN.tradeoff),
-        clip=public["clip"],
+        noise_budget=getattr(mechanism, "noise_budget", _PLAIN.noise_budget),
+        tradeoff=getattr(mechanism, "tradeoff", _PLAIN.tradeoff),
+        clip=mechanism.clip,
     )
 
 
@@ -126,13 +124,12 @@ def _explained(transcript: Transcript, knobs: Knobs, *, known: bool) -> str:
         " geometry-aligned noise, drawn for this report. The ring is where the user was: this page"
         " is for who holds the measurements anyway."
     )
-    public = transcript.mechanism
     lacking = [
         f"{sign} = {value:g}"
         for name, sign, value in (
             ("noise_budget", "μ", knobs.noise_budget), ("tradeoff", "ρ", knobs.tradeoff),
         )
-        if name not in public
+        if not hasattr(transcript.mechanism, name)
     ]  # fmt: skip
     if lacking:
         words += f" This run's mechanism has no such parameters; taken are {', '.join(lacking)}."

@@ -1,10 +1,11 @@
 """A run in words: what it is, and what it promises."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+from veilmap._util.plain import to_plain
+from veilmap.federation.config import Fingerprint
 from veilmap.privacy import accounting
+from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 from veilmap.runs.opened import OpenRun
 
 NO_UPLOADS = "This run kept no uploads: train with `--keep-uploads` to see attacks."
@@ -41,7 +42,7 @@ def facts(run: OpenRun) -> list[tuple[str, str]]:
         ("The server sees", _TRUST[transcript.server_sees]),
         ("Promise", promise(run)),
         ("Rounds", _rounds(run)),
-        ("Learned from", _learned_from(run.config["data"])),
+        ("Learned from", _learned_from(run.config.data)),
         ("Map", f"{columns} × {rows} cells of {grid.cell_size:g} m"),
         ("Map error", _map_error(run)),
         ("Measurements", _measurements(run)),
@@ -50,34 +51,35 @@ def facts(run: OpenRun) -> list[tuple[str, str]]:
     ]
 
 
-def mechanism(public: Mapping[str, Any]) -> str:
+def mechanism(used: Mechanism) -> str:
     """What clients do to their gradients."""
-    return _MECHANISMS[public["name"]].format(**public)
+    return _MECHANISMS[used.name].format(**to_plain(used))
 
 
 def promise(run: OpenRun) -> str:
     """The guarantee and what it rests on, or why there is none."""
-    public = run.transcript().mechanism
-    made = accounting.promise(public, run.spent(), run.config["seed"])
+    used = run.config.mechanism
+    made = accounting.promise(used, run.spent(), run.config.seed)
     if math.isnan(made.epsilon):
         return f"{made.words}."
+    assert isinstance(used, AggregateGaussian)
     return (
         f"{made.words}. It rests on sums being all that the server sees, and on at least"
-        f" {1 - public['dropout']:.0%} of a round's users adding their noise."
+        f" {1 - used.dropout:.0%} of a round's users adding their noise."
     )
 
 
-def _learned_from(data: Mapping[str, Any] | None) -> str:
+def _learned_from(data: Fingerprint | None) -> str:
     """Who measured; under a guarantee nobody says how often."""
     if data is None:
         return "users on nodes of their own"
-    links = f" with {data['links']:,} links" if "links" in data else ""
-    return f"{data['users']:,} users{links}"
+    links = "" if data.links is None else f" with {data.links:,} links"
+    return f"{data.users:,} users{links}"
 
 
 def _rounds(run: OpenRun) -> str:
     """The number of rounds played, and of those among them that were discarded."""
-    history, asked = run.history(), run.config["rounds"]
+    history, asked = run.history(), run.config.rounds
     words = f"{len(history)}" if len(history) == asked else f"{len(history)} of {asked}"
     unopened = sum(not row.opened for row in history)
     return f"{words}, {unopened} of them without enough answers" if unopened else words

@@ -9,12 +9,12 @@ from veilmap._util.options import options_of
 from veilmap._util.plain import to_plain
 from veilmap.errors import RunFolderError, VeilmapError
 from veilmap.federation import NoiseAwareStep, Participation
+from veilmap.federation.config import RunConfig
 from veilmap.federation.residual import ThenField
 from veilmap.federation.selection import ModelChoice
 from veilmap.federation.steps import StepRule
-from veilmap.federation.training import settings_of
 from veilmap.model.propagation import Propagation
-from veilmap.privacy.mechanisms import MECHANISMS, from_description
+from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.runs.source import Source
 
 # Options of `veilmap train`, by the fields of mechanisms.
@@ -22,7 +22,7 @@ OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).
 
 
 def command(
-    config: Mapping[str, Any],
+    config: RunConfig,
     source: Source | None,
     kept: Sequence[int],
     *,
@@ -32,7 +32,7 @@ def command(
 
     Parameters
     ----------
-    config : mapping
+    config : RunConfig
         The run's configuration.
     source : Source or None
         Where its measurements are.
@@ -49,8 +49,8 @@ def command(
         return None  # public buildings, or a step rule of its own
     words = ["veilmap", "train", *source_options(source), *_mechanism_of(config), *model]
     words += ["--no-antennas"] if no_antennas else []
-    words += ["--rounds", str(config["rounds"])]
-    words += [] if config["seed"] is None else ["--seed", str(config["seed"])]
+    words += ["--rounds", str(config.rounds)]
+    words += [] if config.seed is None else ["--seed", str(config.seed)]
     words += ["--keep-uploads", ",".join(str(number + 1) for number in kept)] if kept else []
     return shlex.join(words)
 
@@ -71,9 +71,9 @@ def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:
     return ["--mechanism", name, *_words(own)]
 
 
-def model_options(config: Mapping[str, Any], source: Source) -> list[str]:
+def model_options(config: RunConfig, source: Source) -> list[str]:
     """What else decides a run: its model and who takes part."""
-    settings = settings_of(config)
+    settings = config.settings()
     options = _step_options(settings["model"].step, measured=source.data is not None)
     options["--calibrate"] = ",".join(settings["model"].calibrate) or None
     if settings["tiling"] is not None:
@@ -92,12 +92,12 @@ def participation_options(who: Participation) -> list[str]:
     return [*_words(options), *(["--in-turns"] if who.in_turns else [])]
 
 
-def _mechanism_of(config: Mapping[str, Any]) -> list[str]:
+def _mechanism_of(config: RunConfig) -> list[str]:
     """The mechanism, and the trust model where it is not the one it is made for."""
-    used, sees = from_description(config["mechanism"]), config["server_sees"]
+    used, sees = config.mechanism, config.server_sees
     usual = "sums" if used.needs_sums else "uploads"
     trust = [] if sees == usual else ["--server-sees", sees]
-    return [*mechanism_options(used.name, config["mechanism"]), *trust]
+    return [*mechanism_options(used.name, to_plain(used)), *trust]
 
 
 def _step_options(step: StepRule, *, measured: bool) -> dict[str, object]:

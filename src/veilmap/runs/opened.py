@@ -22,17 +22,17 @@ from veilmap.errors import (
     VeilmapError,
 )
 from veilmap.federation import Run, Transcript, history
+from veilmap.federation.config import Fingerprint, RunConfig
 from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.federation.run import transcript_of
-from veilmap.federation.run_folder import FORMAT, RunFolder
-from veilmap.federation.study import STUDY, StudyFolder, is_promised
-from veilmap.federation.training import fingerprint
+from veilmap.federation.run_folder import RunFolder
+from veilmap.federation.study import STUDY, StudyFolder
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import Ledger
-from veilmap.privacy.mechanisms import AggregateGaussian, from_description
+from veilmap.privacy.mechanisms import AggregateGaussian
 from veilmap.runs import command
 from veilmap.runs.source import Source
 from veilmap.scenes.scene import Scene
@@ -86,34 +86,17 @@ class OpenRun:
     # ---- what its files say
 
     @cached_property
-    def config(self) -> dict[str, Any]:
-        """The configuration that the run was started with."""
-        try:
-            config = self.folder.config()
-            if config.get("format") != FORMAT:
-                raise RunFolderError(
-                    f"{self.path} was written by another version of veilmap; train it anew"
-                )
-            from_description(config["mechanism"])
-            _ = config["seed"], config["step"].get
-            users = 0 if config["data"] is None else config["data"]["users"]
-            sound = config["server_sees"] in ("uploads", "sums")
-            sound = sound and all(isinstance(number, int) for number in (config["rounds"], users))
-        except (AttributeError, KeyError, TypeError, UnicodeDecodeError):
-            sound = False
-        if not sound:
-            raise RunFolderError(f"{self.path.name}/config.json is damaged")
-        return config
-
-    @property
-    def users(self) -> int | None:
-        """The number of users; None where they take part from nodes of their own."""
-        return None if self.config["data"] is None else self.config["data"]["users"]
+    def config(self) -> RunConfig:
+        """The configuration that the run was started with; of a study all of it."""
+        published = self.folder.config()
+        if published.promised and self._wants_study:
+            return StudyFolder(self.path).config() or published
+        return published
 
     @property
     def promised(self) -> bool:
         """Whether the run has a guarantee."""
-        return is_promised(self.config)
+        return self.config.promised
 
     @property
     def withheld(self) -> str:
@@ -157,7 +140,7 @@ class OpenRun:
 
     def spent(self) -> float:
         """ε of the user who spent most; a run that goes on may have opened more than it shows."""
-        rows, mechanism = self.history(), from_description(self.config["mechanism"])
+        rows, mechanism = self.history(), self.config.mechanism
         if self.finished or not isinstance(mechanism, AggregateGaussian):
             return rows[-1].epsilon if rows else math.nan
         return Ledger.from_dict(mechanism, self.folder.load_ledger()).epsilon
@@ -196,7 +179,7 @@ class OpenRun:
         if self.source is None:
             return None
         measured = self.data is not None and self.data.antennas is not None
-        unused = measured and "antennas" not in self.config
+        unused = measured and self.config.antennas is None
         return command.command(self.config, self.source, self.kept_rounds(), no_antennas=unused)
 
     # ---- what its server saw
@@ -207,7 +190,7 @@ class OpenRun:
 
     def attackable_rounds(self) -> list[int]:
         """Kept rounds that attacks can read: those of a residual field are not among them."""
-        last = self.config["rounds"] - self.config["step"].get("rounds", 0)
+        last = self.config.attackable_rounds
         return [number for number in self.kept_rounds() if number < last]
 
     def transcript(self, rounds: Callable[[], list[int]] | None = None) -> Transcript:
@@ -229,9 +212,7 @@ class OpenRun:
     def run(self) -> Run:
         """The finished run as training returned it; its kept rounds are read when looked at."""
         radio_map = self.finished_map()
-        return Run(
-            radio_map, self.history(), self.transcript(), self.path, seed=self.config["seed"]
-        )
+        return Run(radio_map, self.history(), self.transcript(), self.path, seed=self.config.seed)
 
     # ---- the truth, where it is on this host
 
@@ -315,17 +296,13 @@ class OpenRun:
     @cached_property
     def is_data_known(self) -> bool:
         """Whether anything tells the run's measurements from others of the same users."""
-        return self._fingerprint() is not None
-
-    def _fingerprint(self) -> Mapping[str, Any] | None:
-        """A digest of the measurements; the study has it where a guarantee forbids the run to."""
-        return StudyFolder(self.path).data() if self.promised else self.config["data"]
+        return self.config.data is not None and self.config.data.sha256 is not None
 
     def _may_be_behind(self, truth: Crowd) -> bool:
         """Whether the run was trained on these measurements, as far as it can be known."""
         if self.is_data_known:
-            return fingerprint(truth) == self._fingerprint()
-        count = self.users or len(truth.users)
+            return Fingerprint.of(truth) == self.config.data
+        count = self.config.users or len(truth.users)
         return count == len(truth.users) and self._participants() <= {*truth.users.tolist()}
 
     def _participants(self) -> set[ClientId]:
@@ -335,7 +312,7 @@ class OpenRun:
         return {client for seen in self.transcript().rounds.values() for client in seen.clients}
 
     def _own_source(self) -> Source:
-        source = Source.of_run(self.path)
+        source = Source.of(self.config)
         return source if self._test is None else replace(source, test=self._test)
 
     @property

@@ -1,23 +1,24 @@
 """Where a run's measurements come from: files, or a synthetic city."""
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
-from veilmap._util import files
+from veilmap._util import checks
+from veilmap._util.plain import from_plain, plain, to_plain
 from veilmap.data.folders import MeasurementFolder, open_crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import ConfigurationError, RunFolderError
+from veilmap.errors import ConfigurationError, RunFolderError, VeilmapError
+from veilmap.federation.config import RunConfig
 from veilmap.federation.public import Stations, read_stations
-from veilmap.federation.study import unpublished
 from veilmap.geometry.grid import Grid
 from veilmap.scenes.scene import Scene
 
-_FILE = "source.json"
 _PATHS = ("data", "test", "buildings", "stations")
 
 
+@plain
 @dataclass(frozen=True)
 class Source:
     """What to train and test on.
@@ -49,6 +50,14 @@ class Source:
     stations: Path | None = None
 
     def __post_init__(self) -> None:
+        for name in _PATHS:
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else Path(value))
+        for name in ("city", "users"):
+            object.__setattr__(self, name, checks.whole(name, getattr(self, name), least=0))
+        checks.number("cell_size", self.cell_size, above=0)
+        if self.area is not None:
+            checks.points("area", self.area, columns=4)
         if self.data is None and (self.area or self.stations):
             raise ConfigurationError("a synthetic city has an area and base stations of its own")
 
@@ -84,34 +93,22 @@ class Source:
             return None
         return scene.base_stations, tuple(range(len(scene.base_stations)))
 
-    def save(self, run: Path) -> None:
-        """Note beside a run where its measurements are; in its folder, if it has no study."""
+    def described(self) -> dict[str, Any]:
+        """What a run's configuration says of it; paths are absolute."""
         paths = {name: getattr(self, name) for name in _PATHS}
-        absolute = {name: path and str(path.absolute()) for name, path in paths.items()}
-        files.write_json(asdict(self) | absolute, unpublished(run) / _FILE)
+        absolute = {name: path and path.absolute() for name, path in paths.items()}
+        return cast("dict[str, Any]", to_plain(replace(self, **absolute)))
 
     @classmethod
-    def of_run(cls, run: Path) -> "Source":
-        """What a run's folder, or its study, says."""
-        path = unpublished(run) / _FILE
-        if not path.exists():
+    def of(cls, config: RunConfig) -> "Source":
+        """What the configuration of a run says, or that of its study."""
+        if config.source is None:
             raise ConfigurationError(
-                f"{run} does not say where its measurements are; name them with data", "data"
+                "the run does not say where its measurements are; name them with data", "data"
             )
         try:
-            content = json.loads(path.read_text())
-            paths = {name: Path(content[name]) if content.get(name) else None for name in _PATHS}
-            return cls(
-                paths["data"], paths["test"], int(content["city"]), int(content["users"]),
-                float(content["cell_size"]), paths["buildings"],
-                _area(content.get("area")), paths["stations"],
-            )  # fmt: skip
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError):
-            raise RunFolderError(f"{path} is damaged; name the measurements with data") from None
-
-
-def _area(corners: list[float] | None) -> tuple[float, float, float, float] | None:
-    if corners is None:
-        return None
-    west, south, east, north = map(float, corners)
-    return west, south, east, north
+            return from_plain(config.source, cls)
+        except VeilmapError as error:
+            raise RunFolderError(
+                f"where the run's measurements are is unreadable ({error}); name them with data"
+            ) from error

@@ -60,11 +60,10 @@ class Service:
             if run not in self._plans:
                 raise
         plan, path = self._plans[run], self.library.path_of(run)
-        public = {"name": plan.mechanism, **plan.parameters}
         sees = "sums" if plan.sums or plan.mechanism == "aggregate" else "uploads"
         return schema.RunSummary(
-            id=run, name=path.name, label=label_of(public, sees), state=state, played=0,
-            rounds=plan.rounds, mae_db=None, users=plan.source.users, problem=problem,
+            id=run, name=path.name, label=label_of(plan.mechanism_checked(), sees), state=state,
+            played=0, rounds=plan.rounds, mae_db=None, users=plan.source.users, problem=problem,
         )  # fmt: skip
 
     def state(self, run: str) -> tuple[schema.RunState, str | None]:
@@ -129,7 +128,7 @@ class Service:
     def _played(self, run: str) -> float | None:
         try:
             opened = self.library.open(run)
-            return len(opened.history()) / opened.config["rounds"]
+            return len(opened.history()) / opened.config.rounds
         except VeilmapError:
             return None
 

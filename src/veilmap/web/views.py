@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from veilmap import layers
+from veilmap._util.plain import to_plain
 from veilmap.auditing.exposure import Exposure, Knobs, Witness
 from veilmap.errors import ConfigurationError, RunFolderError, VeilmapError
 from veilmap.federation.history import HistoryRow, last_mae
@@ -16,7 +17,6 @@ from veilmap.layers import Layer
 from veilmap.layers.predictions import centres
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import promise
-from veilmap.privacy.mechanisms import from_description
 from veilmap.reports import label_of, marked
 from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
@@ -82,12 +82,10 @@ def summary(
     """A run in a list."""
     try:
         config, rows = run.config, run.history()
-        mechanism = from_description(config["mechanism"])
-        public = config["mechanism"] | {"name": mechanism.name}
         return schema.RunSummary(
-            id=name, name=run.path.name, label=label_of(public, config["server_sees"]),
-            state=state, played=len(rows), rounds=config["rounds"],
-            mae_db=known(last_mae(rows)), users=run.users, problem=problem,
+            id=name, name=run.path.name, label=label_of(config.mechanism, config.server_sees),
+            state=state, played=len(rows), rounds=config.rounds,
+            mae_db=known(last_mae(rows)), users=config.users, problem=problem,
             study=run.study or None,
         )  # fmt: skip
     except VeilmapError as error:
@@ -109,10 +107,12 @@ def detail(run: ServedRun, head: schema.RunSummary) -> schema.RunDetail:
         stations=[schema.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)],
         layers=[_info(run, name) for name in _TITLES],
         mechanism={
-            key: value for key, value in config["mechanism"].items() if not isinstance(value, dict)
+            name: value
+            for name, value in to_plain(config.mechanism).items()
+            if not isinstance(value, dict)
         },
-        server_sees=config["server_sees"],
-        promise=promise(config["mechanism"], run.spent(), config["seed"]).words,
+        server_sees=config.server_sees,
+        promise=promise(config.mechanism, run.spent(), config.seed).words,
         kept=[number + 1 for number in run.attackable_rounds()],
         user_ids=_user_ids(run),
         why_no_attacks=_why_no_attacks(run),
@@ -363,7 +363,7 @@ def _notes(run: ServedRun, found: Exposure) -> list[str]:
             f"A sum over {found.summed:,} users of a map of this size takes too long to try out"
             " under other budgets: only what was sent is shown."
         )
-    if run.config["server_sees"] == "sums" and found.summed is None:
+    if run.config.server_sees == "sums" and found.summed is None:
         notes.append("This run's server sees only sums: no single upload reaches it.")
     if not run.witness().compares:
         notes.append("The run does not say where base stations are: attacks that need them wait.")

@@ -109,13 +109,13 @@ def exchange_for(
     roster: Roster | None = None,
 ) -> FlowerExchange:
     """The exchange for what the server of a training is to see."""
-    if training.server_sees == "uploads":
+    if training.config.server_sees == "uploads":
         return FlowerExchange(grid, least_users, patience, deadline, poll, least_cohort)
     if roster is None:
         raise PrivacyError("a masked sum needs the roster of the nodes that are enrolled")
     return SecureExchange(
         grid, least_users, patience, deadline, poll, least_cohort,
-        mechanism=training.mechanism, roster=roster,
+        mechanism=training.config.mechanism, roster=roster,
     )  # fmt: skip
 
 

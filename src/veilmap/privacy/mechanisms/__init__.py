@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from veilmap._util.plain import from_plain
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms.aggregate import AggregateGaussian
 from veilmap.privacy.mechanisms.aligned import GeometryAligned
@@ -34,7 +33,6 @@ __all__ = [
     "Protected",
     "UniformNoise",
     "UploadNoise",
-    "from_description",
     "named",
 ]
 
@@ -56,8 +54,3 @@ def named(name: str, options: Mapping[str, Any], *, called: Mapping[str, str] = 
         wrong = ", ".join(called.get(option, option) for option in unknown)
         raise ConfigurationError(f"the mechanism {name} has no {wrong}")
     return kind(**options)
-
-
-def from_description(public: Mapping[str, Any]) -> Mechanism:
-    """The mechanism whose name and parameters a transcript or a run's configuration holds."""
-    return from_plain({key: value for key, value in public.items() if key != "name"}, Mechanism)
