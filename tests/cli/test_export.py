@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import dataclass
 
 import numpy as np
 import pyproj
@@ -137,7 +138,7 @@ def test_uncertainty_trains_replicas_as_the_run_was_trained(capsys, made, tmp_pa
     maps = layers.bootstrap(
         vm.Measurements.load(made / "links.csv"), radio_map.grid, 3, seed=4, rounds=3,
         mechanism=vm.GeometryAligned(noise_budget=5), participation=vm.Participation(share=0.9),
-        step=vm.NoiseAwareStep(start_theta_rate=2.0),  # as files of measurements are trained
+        model=vm.Model(step=vm.NoiseAwareStep(start_theta_rate=2.0)),  # as files are trained
     )  # fmt: skip
     with xarray.open_dataset(tmp_path / "u.nc", engine="scipy") as dataset:
         np.testing.assert_array_equal(
@@ -176,6 +177,11 @@ def test_a_runs_settings_train_again(tmp_path, mechanism, trust):
     assert RunFolder(tmp_path / "two").config() == config
 
 
+@dataclass(frozen=True)
+class Own(vm.PlainDescent):
+    """A rule that veilmap does not know."""
+
+
 def test_a_step_rule_of_its_own_cannot_be_read_back(tmp_path):
     scene = vm.Scene.synthetic(5, size=60.0, buildings=3, base_stations=12)
     data = scene.measure(users=2, links_per_user=5, seed=0)
@@ -183,7 +189,7 @@ def test_a_step_rule_of_its_own_cannot_be_read_back(tmp_path):
         data,
         scene.grid,
         rounds=1,
-        model=vm.Model(step=vm.PlainDescent()),
+        model=vm.Model(step=Own()),
         recording=vm.Recording(out=tmp_path / "run"),
     )
     with pytest.raises(vm.VeilmapError, match="step rule of its own"):

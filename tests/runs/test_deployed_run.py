@@ -70,7 +70,7 @@ def test_a_report_is_written_of_it(capsys, place):
 
 def test_an_opened_run_says_what_is_not_known(place, data, tmp_path):
     run = OpenRun(place / "run")
-    assert (run.users, run.data, run.source, run.is_data_known) == (None, None, None, False)
+    assert (run.config.users, run.data, run.source, run.is_data_known) == (None, None, None, False)
     assert run.missing
     with pytest.raises(ConfigurationError) as refused:
         _ = run.measurements
