@@ -14,7 +14,7 @@ from veilmap.data.folders import (
     save_parts,
     without_antennas,
 )
-from veilmap.federation.training import fingerprint
+from veilmap.federation.config import Fingerprint
 
 FIELDS = ("offsets", "user_xyz", "bs_xyz", "gain_db", "bs", "device")
 
@@ -63,7 +63,7 @@ def test_blocks_are_those_of_the_table_however_it_is_parted(
     np.testing.assert_array_equal(crowd.stations[0], data.stations[0])
     assert crowd.stations[1] == data.stations[1]
     assert len(crowd) == len(data)
-    assert fingerprint(crowd) == fingerprint(data)
+    assert Fingerprint.of(crowd) == Fingerprint.of(data)
     np.testing.assert_array_equal(crowd.mean_positions(), data.mean_positions())
 
 

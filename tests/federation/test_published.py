@@ -25,10 +25,10 @@ import veilmap as vm
 from commands import run as command
 from twins import DATA, PROMISE, SCENE, STATIONS, TWINS, VICTIM, fixed_sum
 from veilmap.federation import HistoryRow, history, server
+from veilmap.federation.config import Fingerprint
 from veilmap.federation.public import write_stations
 from veilmap.federation.server import RoundSum
 from veilmap.federation.study import STUDY
-from veilmap.federation.training import fingerprint
 from veilmap.reports import pages
 from veilmap.web.routes import looking
 from webs import client_of, service_of, until
@@ -258,7 +258,7 @@ def told_of(data, file, folder):
     secrets = {repr(value).encode() for value in values.tolist()}
     secrets |= {value.tobytes() for kind in ("<f8", ">f8", "<f4", ">f4")
                 for value in values.astype(kind)}  # fmt: skip
-    for digest in (fingerprint(data)["sha256"], sha256(file.read_bytes()).hexdigest()):
+    for digest in (Fingerprint.of(data).sha256, sha256(file.read_bytes()).hexdigest()):
         secrets |= {digest.encode(), bytes.fromhex(digest)}
     counts = {len(data), *np.bincount(data.user).tolist()}
     told = set()

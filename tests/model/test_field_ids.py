@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import veilmap as vm
-from veilmap.federation.training import fingerprint
+from veilmap.federation.config import Fingerprint
 from veilmap.model.field import Field
 from veilmap.model.radio_map import log_distance
 
@@ -146,10 +146,10 @@ def test_the_fingerprint_tells_ids_of_stations_and_devices(tmp_path):
     other_device = replace(data, device=np.arange(40) % 2)
     renamed = replace(other_device, device=np.arange(40) % 2 + 1)
     all_of_them = [data, other_bs, swapped, other_device, renamed]
-    assert len({fingerprint(one)["sha256"] for one in all_of_them}) == 5
-    assert fingerprint(replace(data)) == fingerprint(data)
+    assert len({Fingerprint.of(one).sha256 for one in all_of_them}) == 5
+    assert Fingerprint.of(replace(data)) == Fingerprint.of(data)
     data.save(tmp_path / "links.csv")
-    assert fingerprint(vm.Measurements.load(tmp_path / "links.csv")) == fingerprint(data)
+    assert Fingerprint.of(vm.Measurements.load(tmp_path / "links.csv")) == Fingerprint.of(data)
 
 
 def test_a_run_is_not_resumed_with_other_receivers(tmp_path):
