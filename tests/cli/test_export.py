@@ -138,7 +138,7 @@ def test_uncertainty_trains_replicas_as_the_run_was_trained(capsys, made, tmp_pa
     maps = layers.bootstrap(
         vm.Measurements.load(made / "links.csv"), radio_map.grid, 3, seed=4, rounds=3,
         mechanism=vm.GeometryAligned(noise_budget=5), participation=vm.Participation(share=0.9),
-        step=vm.NoiseAwareStep(start_theta_rate=2.0),  # as files of measurements are trained
+        model=vm.Model(step=vm.NoiseAwareStep(start_theta_rate=2.0)),  # as of measured files
     )  # fmt: skip
     with xarray.open_dataset(tmp_path / "u.nc", engine="scipy") as dataset:
         np.testing.assert_array_equal(
@@ -175,20 +175,6 @@ def test_a_runs_settings_train_again(tmp_path, mechanism, trust):
         **settings_of(config),
     )
     assert RunFolder(tmp_path / "two").config() == config
-
-
-def test_a_step_rule_of_its_own_cannot_be_read_back(tmp_path):
-    scene = vm.Scene.synthetic(5, size=60.0, buildings=3, base_stations=12)
-    data = scene.measure(users=2, links_per_user=5, seed=0)
-    vm.train(
-        data,
-        scene.grid,
-        rounds=1,
-        model=vm.Model(step=vm.PlainDescent()),
-        recording=vm.Recording(out=tmp_path / "run"),
-    )
-    with pytest.raises(vm.VeilmapError, match="step rule of its own"):
-        settings_of(RunFolder(tmp_path / "run").config())
 
 
 def test_a_run_that_started_from_buildings_cannot_be_read_back(tmp_path):

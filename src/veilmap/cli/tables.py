@@ -18,7 +18,7 @@ from veilmap.reports.demo import Row
 
 if TYPE_CHECKING:
     from veilmap.compare import Comparison
-    from veilmap.flower.deploy import Process
+    from veilmap.flower.deploy.processes import Process
     from veilmap.ingest import Check
 
 _STATIONS_SHOWN = 40
