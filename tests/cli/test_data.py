@@ -68,7 +68,7 @@ def test_check_reports_bad_rows_that_convert_refuses(capsys, tmp_path):
     code, out, _ = run(capsys, "data", "check", *arguments)
     assert code == 0
     assert "rsrp is not a number (line 5)" in out
-    assert "1 rows cannot be used; convert leaves them out with --drop-bad" in out
+    assert "1 rows cannot be used; convert drops them with --drop-bad" in out
     target = tmp_path / "links.parquet"
     code, out, err = run(capsys, "data", "convert", arguments[0], target, *arguments[1:])
     assert (code, out) == (2, "")

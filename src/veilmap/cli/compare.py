@@ -16,13 +16,9 @@ def compare(
     method: str = option("", "Which methods, with commas; all by default.", "--methods"),
     folds: int = option(5, "Folds of each scheme.", min=2),
     first: int | None = option(None, "Only so many of the folds, to save time.", min=1),
-    block: float | None = option(
-        None, "Side of blocks in metres; by default a tenth of the ground's."
-    ),
+    block: float | None = option(None, "Side of blocks in metres; default: a tenth of the area's."),
     few: str = option("300,3000", "Links to learn from where there are few, with commas."),
-    cell_size: float | None = option(
-        None, "Side of a cell in metres; by default 100 along a side."
-    ),
+    cell_size: float | None = option(None, "Side of a cell in metres; default: 100 along a side."),
     rounds: int = option(100, "Rounds of training.", min=2),
     calibrate: str = option("stations", "Whose offsets are learned: stations,devices or nothing."),
     budget: float = option(50.0, "μ of uniform and aligned noise."),
@@ -30,9 +26,7 @@ def compare(
     delta: float = option(1e-6, "δ of the aggregate mode."),
     buildings: Path | None = option(None, "Footprints or a surface model, which are public."),
     seed: int = option(0, "Fixes all randomness.", min=0),
-    out: Path | None = option(
-        None, "Keep all scores here; the same command goes on from it.", "--json"
-    ),
+    out: Path | None = option(None, "Keep scores here; the command continues from them.", "--json"),
 ) -> None:
     """Judge the map beside what people use today, on the same folds.
 

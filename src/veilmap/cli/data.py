@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from veilmap.figures.content import MeasuredGround
     from veilmap.ingest import Options
 
-app = typer.Typer(
-    help="Look at tables of measurements, and bring them into one shape.", no_args_is_help=True
-)
+app = typer.Typer(help="Check tables of measurements and convert them.", no_args_is_help=True)
 
 _PICTURES = (".png", ".pdf", ".svg")
 _TABLES = (".parquet", ".csv")
@@ -41,15 +39,11 @@ def _reading(
         " bs_latitude, bs_longitude, bs_altitude, gain, time, device, azimuth, beam_width.",
         "--column",
     ),
-    crs: str | None = option(
-        None, "Projected coordinate system; for degrees by default their UTM zone."
-    ),
+    crs: str | None = option(None, "Projected coordinate system; default: the UTM zone."),
     quantity: str = option("gain", "What the values are: gain, rss, rsrp (dBm) or path-loss."),
     tx_power: float = option(0.0, "Power sent in dBm, taken off rss and rsrp."),
     missing: list[float] | None = option(None, "A missing-value sentinel (may be repeated)."),
-    stations: Path | None = option(
-        None, "A file with the base stations' ids and positions, perhaps azimuths."
-    ),
+    stations: Path | None = option(None, "File of base stations: ids, positions, azimuths."),
     wide: list[str] | None = option(
         None,
         "A column of values for one base station, or a pattern such as 'site-*' (may be repeated).",
@@ -57,19 +51,13 @@ def _reading(
     split_gap: float | None = option(
         None, "Without user ids: start a new user after a gap of this many seconds."
     ),
-    user_per: str | None = option(
-        None, "Without user ids: every row, or every position, is a user."
-    ),
+    user_per: str | None = option(None, "Without user ids: each row, or each position, is a user."),
     user_height: float = option(1.5, "Of users in metres, if no column says."),
     bs_height: float | None = option(None, "Of base stations in metres, if no column says."),
-    max_distance: float | None = option(
-        None, "Leave out longer links, in metres along the ground, and count them."
-    ),
+    max_distance: float | None = option(None, "Drop and count links that are longer, in metres."),
     layer: str | None = option(None, "Of a .gpkg file with several."),
     encoding: str = option("utf-8", "Of a text file, such as latin-1."),
-    drop_bad: bool = option(
-        False, "Leave out rows that cannot be used, and count them.", "--drop-bad"
-    ),
+    drop_bad: bool = option(False, "Drop and count rows that cannot be used.", "--drop-bad"),
 ) -> "Options":
     """How a table is read: the options that `check` and `convert` share."""
     given: dict[str, Any] = dict(locals())
@@ -107,9 +95,7 @@ def _reads_a_table(command: Callable[..., None]) -> Callable[..., None]:
 def check(
     reading: "Options",
     file: Path = argument("The table: .csv, .tsv, .txt, .parquet or .gpkg."),
-    picture: Path | None = option(
-        None, "Also draw users, base stations and gains: .png, .pdf, .svg"
-    ),
+    picture: Path | None = option(None, "Also draw users, stations and gains: .png, .pdf, .svg."),
     json_out: Path | None = option(None, "Also write all figures to this file.", "--json"),
 ) -> None:
     """Show what a table holds, what would be left out of it, and what looks wrong."""
@@ -125,9 +111,7 @@ def check(
     console.print(tables.coverage_table(result))
     unexpected = sum(one.count for one in result.left_out if not one.expected)
     if unexpected and reading.on_bad != "drop":
-        console.print(
-            f"{unexpected:,} rows cannot be used; convert leaves them out with --drop-bad"
-        )
+        console.print(f"{unexpected:,} rows cannot be used; convert drops them with --drop-bad")
     console.print(tables.doubts(result) if result.doubts else "Nothing looks wrong.")
     if picture is not None:
         survey = _survey(found.measurements, file)
@@ -179,9 +163,7 @@ def make(
     size: float = option(300.0, "Side of the city, in metres."),
     stations: int = option(200, "Base stations.", min=1),
     buildings: int = option(16, "Buildings.", min=0),
-    reach: float | None = option(
-        None, "How far away a user's base stations may be, in metres; else anywhere."
-    ),
+    reach: float | None = option(None, "Largest distance of a user's base stations in metres."),
     seed: int | None = option(None, "Of the measurements; by default twice the city's.", min=0),
     per_file: int = option(1000, "Users of each file.", min=1),
     resume: bool = option(False, "Go on after the last file.", "--resume"),

@@ -14,9 +14,7 @@ def demo(
     out: Path = option(Path("veilmap-demo"), "Folder for figures and the map."),
     rounds: int = option(100, "Training rounds of each scheme.", min=2),
     users: int = option(100, "Users who measure.", min=1),
-    open_page: bool = option(
-        False, "Keep the runs in OUT/runs and open them in a browser.", "--open"
-    ),
+    open_page: bool = option(False, "Keep runs in OUT/runs and open them in a browser.", "--open"),
 ) -> None:
     """Learn a city's map with and without noise, attack it, compare and draw."""
     from veilmap.cli import tables

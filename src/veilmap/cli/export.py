@@ -38,27 +38,17 @@ def export(
         "Base station of the run by its id, with all that the map knows of it: offset,"
         " antenna, field. Several for best-server.",
     ),
-    bs: list[str] | None = option(
-        None, "Base station x,y,z in metres, without an offset; several likewise."
-    ),
-    bs_latlon: list[str] | None = option(
-        None, "Base station latitude,longitude,z in degrees and metres."
-    ),
+    bs: list[str] | None = option(None, "Base station x,y,z in metres, without an offset."),
+    bs_latlon: list[str] | None = option(None, "Base station latitude,longitude,z, degrees and m."),
     azimuth: list[float] | None = option(
         None, "Where its antenna looks, degrees clockwise from north (one a station)."
     ),
-    beam_width: list[float] | None = option(
-        None, "Its beam's width in degrees (one a station); 65 by default."
-    ),
+    beam_width: list[float] | None = option(None, "Its beam width in degrees; default: 65."),
     altitude: float = option(1.5, "Receivers' height above ground, in metres."),
     levels: str | None = option(None, "Contour levels such as -110,-100 (.geojson)."),
-    points: Path | None = option(
-        None, "CSV with x,y or latitude,longitude, and perhaps z (for a .csv)."
-    ),
+    points: Path | None = option(None, "CSV with x,y or latitude,longitude, perhaps z (.csv)."),
     bootstrap: int | None = option(None, "Replicas to train (uncertainty); 10 by default.", min=2),
-    replicas: Path | None = option(
-        None, "Folder that keeps the replicas; those there are not trained again."
-    ),
+    replicas: Path | None = option(None, "Folder that keeps replicas; those in it are reused."),
     data: Path | None = DATA,
     seed: int | None = option(None, "Of the replicas.", min=0),
 ) -> None:
@@ -83,9 +73,7 @@ def export(
     if out.resolve() in {
         path.resolve() for path in (source, source / "radio_map.nc", data) if path
     }:
-        raise ConfigurationError(
-            f"{out} is what the layer is made from; name another file to write"
-        )
+        raise ConfigurationError(f"{out} is what the layer is made from; name another file")
     subject = NamedMap.opened(source, data)
     chosen = None if levels is None else numbers("--levels", levels)
     writable_folder(out.parent)
@@ -148,9 +136,7 @@ def _best_server(subject: NamedMap, stations: ChosenStations, altitude: float) -
     if len(stations) == 0:
         stations, where = subject.stations, f"as in {subject.path}/base_stations.csv"
     if len(stations) == 0:
-        raise ConfigurationError(
-            f"{subject.path} names no base stations: name them, --bs x,y,z for each"
-        )
+        raise ConfigurationError(f"{subject.path} has no base stations: name them, --bs x,y,z each")
     if stations.ids and len(stations) <= _LISTED:
         where = f"in this order: {', '.join(stations.ids)}"
     console.print(f"{len(stations)} base stations, numbered from 0 {where}", highlight=False)
@@ -171,9 +157,7 @@ def _data(subject: NamedMap, data: Path | None) -> Measurements:
     if subject.run:
         return subject.run.measurements
     if data is None:
-        raise ConfigurationError(
-            "coverage is made from measurements: name them with --data, or give a run's folder"
-        )
+        raise ConfigurationError("coverage needs measurements: name them with --data, or a run")
     return Measurements.load(data)
 
 
@@ -185,9 +169,7 @@ def _replicas(
 
     run = subject.run
     if run is None:
-        raise ConfigurationError(
-            "uncertainty needs a run's folder, which says how the map was trained"
-        )
+        raise ConfigurationError("uncertainty needs a run's folder: how was the map trained?")
     settings = settings_of(run.config)
     if run.promised:
         settings["model"] = replace(settings["model"], stations=run.stations)

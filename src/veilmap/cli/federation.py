@@ -35,9 +35,7 @@ _FOLDER = argument("The federation's folder.")
 def init(
     folder: Path = _FOLDER,
     nodes: int = option(3, "How many nodes to make keys for.", min=1),
-    data: Path | None = option(
-        None, "Measurements to deal out to the nodes; by default a synthetic city's."
-    ),
+    data: Path | None = option(None, "Measurements to distribute; default: a synthetic city's."),
     host: str = option("127.0.0.1", "Where the server listens for nodes."),
     port: int = option(0, "Its port, and more after it; 0 takes free ones.", min=0),
     mechanism: str = option("aligned", f"What nodes do to gradients: {', '.join(MECHANISMS)}."),
@@ -69,9 +67,18 @@ def init(
     crowd, _, grid = Source(data, None, 0, nodes, cell_size).load()
     links = crowd if isinstance(crowd, Measurements) else crowd.load()
     made = layout.init(
-        folder, nodes=nodes, host=host, port=port, data=links, grid=grid,
-        mechanism=settled_mechanism, server_sees=sees, rounds=rounds, days=days, seed=seed,
-    )  # fmt: skip
+        folder,
+        nodes=nodes,
+        host=host,
+        port=port,
+        data=links,
+        grid=grid,
+        mechanism=settled_mechanism,
+        server_sees=sees,
+        rounds=rounds,
+        days=days,
+        seed=seed,
+    )
     console.print(
         f"Wrote a federation of {nodes} nodes to {folder}/; its server will listen on"
         f" {made.address}.\nKeep the folder private: it holds keys and the operator's token;"
@@ -149,7 +156,7 @@ def run(folder: Path = _FOLDER) -> None:
 
     if not all(process.running for process in processes.status(federation)):
         raise ConfigurationError(
-            f"not everything is running; veilmap federation up {folder} starts it"
+            f"some processes are down; veilmap federation up {folder} starts them"
         )
     code = processes.run(federation)
     if code or not (federation.folder / "run" / "radio_map.nc").exists():

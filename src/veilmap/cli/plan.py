@@ -18,9 +18,7 @@ def plan(
     delta: float | None = of_mechanisms("delta"),
     cells: int = option(10_000, "Cells of the map, or of a tile's window with its users.", min=1),
     links: int = option(200, "Links of each user.", min=1),
-    within: float | None = option(
-        None, "A loss in dB that is good enough: the plan with the fewest bytes."
-    ),
+    within: float | None = option(None, "Acceptable loss in dB: take the plan of fewest bytes."),
     contribute: float = option(1.0, "Probability of a gradient in an answer, else noise alone."),
     allow_missing: float = declared("dropout", AggregateGaussian),
     json_out: Path | None = option(None, "Also write the plan to this file.", "--json"),

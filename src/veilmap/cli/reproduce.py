@@ -20,12 +20,8 @@ def reproduce(
     ),
     quick: bool = option(False, "Small settings: to see that it runs, in seconds.", "--quick"),
     seeds: str = option("", "Cities to repeat it on, such as 0,1,2,3,4."),
-    settings: list[str] | None = option(
-        None, "Another setting, such as budgets=1,10 (may be repeated).", "--set"
-    ),
-    out: Path = option(
-        Path("veilmap-reproduction"), "Folder for reports, figures and what was computed."
-    ),
+    settings: list[str] | None = option(None, "A setting: budgets=1,10 (repeatable).", "--set"),
+    out: Path = option(Path("veilmap-reproduction"), "Folder for reports, figures and results."),
     json_out: Path | None = option(None, "Also write all numbers to this file.", "--json"),
     workers: int | None = option(None, "Processes; by default one for each core.", min=1),
 ) -> None:

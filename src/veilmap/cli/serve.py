@@ -42,32 +42,18 @@ def serve(
     """
     for path in runs or ():
         if not path.is_dir():
-            raise ConfigurationError(
-                f"{path} is no folder: name a run's folder, or one that holds runs"
-            )
+            raise ConfigurationError(f"{path} is no folder: name a run's folder, or one of runs")
     if buildings is not None:
         existing(buildings)
     if token is not None and len(token) < _SHORTEST_TOKEN:
-        raise ConfigurationError(
-            f"the token is too short to keep anybody out: {_SHORTEST_TOKEN} letters"
-        )
+        raise ConfigurationError(f"the token must have at least {_SHORTEST_TOKEN} letters")
     writable_folder(new_runs)
-    show(
-        runs or [], new_runs=new_runs, buildings=buildings, study=study, open_page=open_page,
-        host=host, port=port, token=token,
-    )  # fmt: skip
+    settings = {"new_runs": new_runs, "buildings": buildings, "study": study}
+    show(runs or [], host, port, token, open_page=open_page, **settings)
 
 
-def show(
-    runs: Sequence[Path],
-    *,
-    new_runs: Path,
-    open_page: bool,
-    buildings: Path | None = None,
-    study: bool = False,
-    **address: Any,
-) -> None:
-    """Serve runs until Ctrl-C, and say where."""
+def show(runs: Sequence[Path], *address: Any, open_page: bool, **settings: Any) -> None:
+    """Serve runs at an address (host, port, token) until Ctrl-C, and say where."""
     from veilmap.web.serving import Address, serve
 
     def on_ready(url: str) -> None:
@@ -76,7 +62,4 @@ def show(
         if open_page:
             typer.launch(url)
 
-    serve(
-        runs, Address(**address), new_runs=new_runs, buildings=buildings, study=study,
-        on_ready=on_ready,
-    )  # fmt: skip
+    serve(runs, Address(*address), on_ready=on_ready, **settings)

@@ -59,25 +59,15 @@ def train(
     delta: float | None = of_mechanisms("delta"),
     clip: float | None = of_mechanisms("clip"),
     server_sees: str | None = SERVER_SEES,
-    degrees: int = option(
-        _DEGREES, "Degrees of obstruction, each with a law of its own.", min=2, max=4
-    ),
+    degrees: int = option(_DEGREES, "Degrees of obstruction, each with its own law.", min=2, max=4),
     calibrate: str = option("", "Learn offsets in dB of stations, devices, or stations,devices."),
-    buildings: Path | None = option(
-        None, "Public heights to start from: .tif surface, .geojson or .gpkg."
-    ),
-    ground: str | None = option(
-        None, "Height of the ground under a surface in metres, or a terrain .tif."
-    ),
-    residual: float | None = option(
-        None, "Learn what obstacles leave over, on points this many metres apart."
-    ),
+    buildings: Path | None = option(None, "Public heights to start from: .tif, .geojson or .gpkg."),
+    ground: str | None = option(None, "Ground under a surface model: metres, or a terrain .tif."),
+    residual: float | None = option(None, "Learn a residual field on points so many metres apart."),
     choose_on: Path | None = option(
         None, "Your own measurements: choose degrees and residual on them, not on users'."
     ),
-    no_antennas: bool = option(
-        False, "Take all antennas of DATA to be isotropic.", "--no-antennas"
-    ),
+    no_antennas: bool = option(False, "Treat antennas of DATA as isotropic.", "--no-antennas"),
     rounds: int = option(200, "Training rounds.", min=1),
     seed: int | None = option(
         None,
@@ -111,12 +101,8 @@ def train(
     keep_users: str = option("", "Keep only these users' uploads: ids such as 3,7."),
     checkpoint_every: int = option(10, "Rounds between them.", min=1),
     resume: bool = option(False, "Go on with the run in OUT.", "--resume"),
-    engine: str = option(
-        "in-process", "in-process, or flower: simulated nodes, one for each user."
-    ),
-    ray_address: str | None = option(
-        None, "A Ray cluster that simulates the nodes: auto, or host:port (flower)."
-    ),
+    engine: str = option("in-process", "in-process, or flower: a simulated node for each user."),
+    ray_address: str | None = option(None, "Ray cluster for --engine flower: auto, or host:port."),
 ) -> None:
     """Learn a radio map from users who keep their measurements.
 
@@ -129,9 +115,15 @@ def train(
     writable_folder(out)
     carrier = _engine(engine, ray_address)
     chosen = mechanism_from(
-        mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
-        dropout=allow_missing, contribute=contribute,
-    )  # fmt: skip
+        mechanism,
+        noise_budget=budget,
+        tradeoff=tradeoff,
+        epsilon=epsilon,
+        delta=delta,
+        clip=clip,
+        dropout=allow_missing,
+        contribute=contribute,
+    )
     source = Source(data, test, city, users, cell_size, buildings, _area(area), stations)
     _check_public(source, chosen)
     with progress_bar() as opening:
@@ -144,9 +136,15 @@ def train(
     crowd = without_antennas(links) if no_antennas else links
     heights = _public_heights(buildings, ground, grid)
     step, residual = _model(
-        choose_on, grid, degrees, residual, _calibrated(calibrate), heights,
-        fields=server_sees == "sums" or chosen.needs_sums, measured=data is not None,
-    )  # fmt: skip
+        choose_on,
+        grid,
+        degrees,
+        residual,
+        _calibrated(calibrate),
+        heights,
+        fields=server_sees == "sums" or chosen.needs_sums,
+        measured=data is not None,
+    )
     with progress_bar() as progress:
         # Not shown before a round is done: a mistake should leave one line and no bar.
         task = progress.add_task(mechanism, total=rounds, note="", visible=False)
@@ -197,9 +195,7 @@ def _engine(name: str, ray_address: str | None) -> Engine | None:
     if name != "in-process":
         raise ConfigurationError(f"--engine is in-process or flower, not {name!r}")
     if ray_address is not None:
-        raise ConfigurationError(
-            "--ray-address: a cluster simulates Flower's nodes: --engine flower"
-        )
+        raise ConfigurationError("--ray-address needs --engine flower")
     return None
 
 
@@ -278,15 +274,11 @@ def _public_heights(
     """What a file of buildings says about the map's cells."""
     if file is None:
         if ground is not None:
-            raise ConfigurationError(
-                "--ground belongs to a surface model: name it with --buildings"
-            )
+            raise ConfigurationError("--ground needs a surface model: name it with --buildings")
         return None
     options = {} if ground is None else {"ground": ground}
     if options and file.suffix.lower() not in (".tif", ".tiff"):
-        raise ConfigurationError(
-            "--ground belongs to a surface model (.tif); footprints have heights"
-        )
+        raise ConfigurationError("--ground needs a surface model (.tif), not footprints")
     return known_buildings.heights(file, grid, **options)
 
 

@@ -124,7 +124,7 @@ def test_measurements_of_ones_own_are_dealt_out(tmp_path):
         (["init", "fed", "--mechanism", "magic"], "no mechanism 'magic'"),
         (["init", "fed", "--mechanism", "aggregate", "--budget", "3"], "aggregate has no --budget"),
         (["init", "fed", "--mechanism", "aggregate", "--delta", "0.5"], "δ = 0.5 is not below 1/N"),
-        (["init", "fed", "--server-sees", "all"], "--server-sees is uploads or sums"),
+        (["init", "fed", "--server-sees", "all"], "--server-sees is"),
         (["renew", "nowhere"], "holds no federation"),
         (["init", "fed", "--nodes", "0"], "'--nodes'"),
         (["init", "fed", "--data", "no.csv"], "no.csv does not exist"),
