@@ -217,7 +217,7 @@ def test_a_run_is_followed_to_its_end(visit):
     visit.at("new-run").click()
     form = visit.page.locator("dialog")
     form.get_by_label("Rounds").fill("8")
-    form.get_by_label("Users").fill("5")
+    form.get_by_label("Users", exact=True).fill("5")
     visit.at("start-run").click()
     visit.page.get_by_text(re.compile("Finished: round 8 of 8")).wait_for(timeout=90_000)
     visit.settled()

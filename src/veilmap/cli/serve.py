@@ -46,7 +46,7 @@ def serve(
     if buildings is not None:
         existing(buildings)
     if token is not None and len(token) < _SHORTEST_TOKEN:
-        raise ConfigurationError(f"the token must have at least {_SHORTEST_TOKEN} letters")
+        raise ConfigurationError(f"token must have at least {_SHORTEST_TOKEN} letters", "token")
     writable_folder(new_runs)
     settings = {"new_runs": new_runs, "buildings": buildings, "study": study}
     show(runs or [], host, port, token, open_page=open_page, **settings)

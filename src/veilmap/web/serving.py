@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilmap._util.extras import require
+from veilmap.auditing.exposure import Knobs
 from veilmap.errors import ConfigurationError
 from veilmap.runs.source import Source
 from veilmap.web.commands import NewTraining
@@ -88,7 +89,7 @@ def serve(
 
     if address.token is not None and not _TOKEN.fullmatch(address.token):
         raise ConfigurationError(
-            "the token must consist of letters, digits, - and _: it is part of an address", "token"
+            "token must consist of letters, digits, - and _: it is part of an address", "token"
         )
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as listener, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
@@ -161,7 +162,8 @@ def _demo() -> NewTraining:
     """The run that is shown where there is none: the paper's strongest setting."""
     return NewTraining(
         Source(None, None, city=0, users=100, cell_size=3.0),
-        "aligned", {"noise_budget": 50.0, "tradeoff": 1.0}, rounds=200, seed=0,
+        "aligned", {"noise_budget": Knobs.noise_budget, "tradeoff": Knobs.tradeoff},
+        rounds=200, seed=0,
     )  # fmt: skip
 
 

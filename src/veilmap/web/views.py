@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from veilmap import layers
+from veilmap._util.options import options_of
 from veilmap.auditing.exposure import Exposure, Knobs, Witness
 from veilmap.errors import ConfigurationError, RunFolderError, VeilmapError
 from veilmap.federation.history import HistoryRow, last_mae
@@ -16,7 +17,7 @@ from veilmap.layers import Layer
 from veilmap.layers.predictions import centres
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import promise
-from veilmap.privacy.mechanisms import from_description
+from veilmap.privacy.mechanisms import Mechanism, from_description
 from veilmap.reports import label_of, marked
 from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
@@ -71,6 +72,20 @@ class LayerRequest:
     place: tuple[float, float, float] | None
     station: str | None
     altitude: float
+
+
+def declared_options(mechanism: type[Mechanism]) -> list[schema.OptionInfo]:
+    """The options of a mechanism for a form."""
+    return [
+        schema.OptionInfo(
+            name,
+            one.help,
+            one.default,
+            known(max(one.above, one.least)),
+            known(min(one.below, one.most)),
+        )
+        for name, one in options_of(mechanism).items()
+    ]
 
 
 # ---- a run
