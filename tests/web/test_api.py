@@ -15,8 +15,7 @@ from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.scenes.scene import Scene
 from veilmap.web import schema
 from veilmap.web.library import ServedRun
-from veilmap.web.schema import unpacked
-from webs import asked_exactly, client_of, line_of, make_runs, service_of, strict, until
+from webs import asked_exactly, client_of, line_of, make_runs, service_of, strict, unpacked, until
 
 
 @pytest.fixture(scope="module")

@@ -301,7 +301,7 @@ def test_names_are_shown_and_never_run(browser, served):
 
 
 def test_a_server_that_has_gone_is_noticed(browser, runs, tmp_path):
-    from veilmap.web.serving import in_background
+    from suite.page import in_background
 
     with in_background(runs / "city") as port:
         visit = Visit(browser, f"http://127.0.0.1:{port}/")

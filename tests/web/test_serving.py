@@ -23,8 +23,7 @@ from veilmap.runs.source import Source
 from veilmap.web import serving
 from veilmap.web.commands import NewTraining
 from veilmap.web.events import MOST_LISTENERS
-from veilmap.web.schema import unpacked
-from webs import age, line_of, make_runs, until
+from webs import age, line_of, make_runs, unpacked, until
 
 SMALL = {"city": 3, "users": 5, "rounds": 6, "seed": 1}
 LONG = SMALL | {"rounds": 1000}

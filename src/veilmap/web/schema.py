@@ -385,19 +385,6 @@ def packed(header: LayerHeader | SeenHeader, arrays: Mapping[str, NDArray]) -> b
     return line + b"".join(values.astype("<f4").tobytes() for values in arrays.values())
 
 
-def unpacked(body: bytes) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
-    """What `packed` put together."""
-    line, _, rest = body.partition(b"\n")
-    header = json.loads(line)
-    arrays, start = {}, 0
-    for one in header["arrays"]:
-        count = one["rows"] * one["columns"]
-        values = np.frombuffer(rest, "<f4", count, start)
-        arrays[one["name"]] = values.reshape(one["rows"], one["columns"])
-        start += 4 * count
-    return header, arrays
-
-
 def known(value: float | None) -> float | None:
     """None for what is not a finite number: JSON has no others."""
     return value if value is not None and np.isfinite(value) else None

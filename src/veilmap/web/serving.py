@@ -6,7 +6,6 @@ import secrets
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from veilmap.web.commands import NewTraining
 
 if TYPE_CHECKING:
     from veilmap.web.jobs import Jobs
-    from veilmap.web.service import Service
 
 DEFAULT_PORT = 8765
 
@@ -86,6 +84,9 @@ def serve(
     import uvicorn
 
     from veilmap.web.app import create_app
+    from veilmap.web.jobs import Jobs
+    from veilmap.web.library import Library
+    from veilmap.web.service import Service
 
     if address.token is not None and not _TOKEN.fullmatch(address.token):
         raise ConfigurationError(
@@ -93,7 +94,8 @@ def serve(
         )
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as listener, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
-        service = _service(places, new_runs, Path(folder), buildings, study=study)
+        work = Path(folder)
+        service = Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
         config = uvicorn.Config(
             create_app(service, token), log_level="warning", access_log=False, server_header=False,
             limit_concurrency=256, timeout_keep_alive=30, timeout_graceful_shutdown=2,
@@ -115,41 +117,6 @@ def _ended_by_signals(jobs: "Jobs") -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, before)
         jobs.close()
-
-
-@contextmanager
-def in_background(run: Path) -> Iterator[int]:
-    """Serve one run on a free port of loopback while the block goes on; the port."""
-    import uvicorn
-
-    from veilmap.web.app import create_app
-
-    with _listening(Address(port=0)) as listener, tempfile.TemporaryDirectory() as work:
-        app = create_app(_service([run], None, Path(work)))
-        config = uvicorn.Config(app, log_level="warning", ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-def _service(
-    places: Sequence[Path],
-    new_runs: Path | None,
-    work: Path,
-    buildings: Path | None = None,
-    *,
-    study: bool = False,
-) -> "Service":
-    from veilmap.web.jobs import Jobs
-    from veilmap.web.library import Library
-    from veilmap.web.service import Service
-
-    return Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
 
 
 def require_server() -> None:
