@@ -24,13 +24,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Downsampled:
-    """The cells that the page gets of a map.
-
-    Attributes
-    ----------
-    whole : Grid
-        The map's own.
-    """
+    """The cells that the page gets of a map, whose own cells are the ``whole``."""
 
     whole: Grid
 

@@ -24,14 +24,7 @@ _PATIENCE = 10.0  # seconds until a process that was asked to stop is made to
 
 @dataclass
 class Job:
-    """One command.
-
-    Attributes
-    ----------
-    arguments : of `veilmap`
-    share : callable, optional
-        How much of it is done, from 0 to 1.
-    """
+    """One command by its arguments; ``share`` says how much of it is done, from 0 to 1."""
 
     id: str
     kind: JobKind

@@ -63,22 +63,10 @@ def serve(
     study: bool = False,
     on_ready: Callable[[str], None],
 ) -> None:
-    """Serve the page until it is interrupted.
+    """Serve the page until it is interrupted; parameters as in `Library`.
 
-    Parameters
-    ----------
-    places : paths
-        Folders of runs, or folders that hold such. If there is no run in all of them, a demo
-        run is started.
-    address : Address
-    new_runs : Path
-        Where runs are started.
-    buildings : Path, optional
-        Footprints to draw the maps on.
-    study : bool
-        Show of runs with a guarantee what is not for publication as well.
-    on_ready : callable
-        Called with the page's address once it can be opened.
+    If there is no run in all places, a demo run is started. ``on_ready`` is called with the
+    page's address once it can be opened.
     """
     require_server()
     import uvicorn

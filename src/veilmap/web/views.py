@@ -53,18 +53,10 @@ _SCHEMES: dict[schema.SchemeName, str] = {
 
 @dataclass(frozen=True)
 class LayerRequest:
-    """A layer that somebody asks for.
+    """A layer that somebody asks for, ``of`` the "learned" map, the "true" one or the "error".
 
-    Attributes
-    ----------
-    layer : str
-    of : "learned", "true" or "error"
-    place : (x, y, z) or None
-        Of the base station, if it is a new one.
-    station : str or None
-        Its id, if the run has it.
-    altitude : float
-        Of receivers, in metres.
+    Its base station is a new one at a ``place`` (x, y, z), or one of the run's by its id;
+    ``altitude`` is that of receivers, in metres.
     """
 
     layer: schema.LayerName
@@ -184,14 +176,14 @@ def _why_no_attacks(run: ServedRun) -> str | None:
 
 def history_rows(rows: list[HistoryRow]) -> list[schema.RoundRow]:
     """Rounds as JSON can hold them."""
-    plain: list[dict[str, Any]] = [
-        {
-            name: known(value) if isinstance(value, float) else value
-            for name, value in asdict(row).items()
-        }
+
+    def plain(value: Any) -> Any:
+        return known(value) if isinstance(value, float) else value
+
+    return [
+        schema.RoundRow(**{name: plain(value) for name, value in asdict(row).items()})
         for row in rows
     ]
-    return [schema.RoundRow(**row) for row in plain]
 
 
 # ---- layers
@@ -225,26 +217,21 @@ def _made(
 
     Of a run with a guarantee, one that the map alone does not decide says so in its name.
     """
-    made = _unmarked(run, radio_map, request, shown)
+    made = _learned(run, radio_map, request, shown)
+    if request.of != "learned":
+        assert run.scene is not None  # asked for above
+        true = _true_values(run.scene, request, _place(run, request), made.grid, shown)
+        error = request.of == "error"
+        made = replace(
+            made,
+            name=f"{made.name}_error" if error else made.name,
+            values=made.values - true if error else true,
+            long_name=f"{'error of the' if error else 'true'} {made.long_name}",
+            exact=None,
+        )
     if not run.study or (request.of == "learned" and request.layer != "uncertainty"):
         return made
     return replace(made, long_name=marked(run.study, made.long_name))
-
-
-def _unmarked(
-    run: ServedRun, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
-) -> Layer:
-    learned = _learned(run, radio_map, request, shown)
-    if request.of == "learned":
-        return learned
-    assert run.scene is not None  # asked for above
-    true = _true_values(run.scene, request, _place(run, request), learned.grid, shown)
-    if request.of == "true":
-        return replace(learned, values=true, long_name=f"true {learned.long_name}", exact=None)
-    return replace(
-        learned, name=f"{learned.name}_error", values=learned.values - true,
-        long_name=f"error of the {learned.long_name}", exact=None,
-    )  # fmt: skip
 
 
 def _learned(
@@ -253,9 +240,8 @@ def _learned(
     grid = radio_map.grid if shown is None else shown.grid
     if request.layer == "heights":
         made = layers.obstacle_heights(radio_map)
-        return made if shown is None else replace(
-            made, values=shown.highest(made.values), grid=grid
-        )  # fmt: skip
+        values = made.values if shown is None else shown.highest(made.values)
+        return replace(made, values=values, grid=grid)
     if request.layer == "best-server":
         places, ids = run.stations
         return layers.best_server(radio_map, places, request.altitude, ids=ids, grid=grid)[0]
@@ -278,8 +264,7 @@ def _place(run: ServedRun, request: LayerRequest) -> tuple[float, float, float]:
     places, ids = run.stations
     if request.station not in ids:
         raise ConfigurationError(f"the run has no base station {request.station}", "station")
-    x, y, z = places[ids.index(request.station)].tolist()
-    return x, y, z
+    return tuple(places[ids.index(request.station)].tolist())
 
 
 def _true_values(
