@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from veilmap._util.plain import to_plain
@@ -88,7 +88,7 @@ def _updates(mine: Own, asked: Question) -> list[Update]:
 
 def _to_be_masked(
     mine: Own, enrolment: Enrolment, asked: Question, announced: Announcement
-) -> records.RecordDict:
+) -> RecordDict:
     """The one user's answer as the vector that SecAgg+ masks, paid for before it is computed."""
     if asked.mechanism != to_plain(mine.mechanism):
         raise ConfigurationError(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.app import Message, MessageType
+from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid as FlowerGrid
 from numpy.typing import NDArray
 
@@ -128,7 +128,7 @@ class FlowerExchange:
                 self._last_problem = f" ({error})"
 
     def _ask(
-        self, kind: str, contents: Mapping[int, records.RecordDict], seconds: float
+        self, kind: str, contents: Mapping[int, RecordDict], seconds: float
     ) -> dict[int, Message]:
         """Send a message to every node; replies by node, as far as they come in time."""
         # Flower names error replies after itself: they are told apart by what they answer.

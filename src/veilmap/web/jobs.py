@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -174,7 +175,7 @@ def _started(arguments: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    for ask in (lambda: process.send_signal(signal.SIGINT), process.terminate, process.kill):
+    for ask in (partial(process.send_signal, signal.SIGINT), process.terminate, process.kill):
         ask()
         try:
             process.wait(_PATIENCE)

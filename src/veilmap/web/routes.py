@@ -64,7 +64,8 @@ _GEOTIFF: dict[int | str, dict[str, Any]] = {
 
 
 def _service(request: Request) -> Service:
-    return request.app.state.service
+    service: Service = request.app.state.service
+    return service
 
 
 def _opened(request: Request, run: RunId) -> ServedRun:

@@ -377,7 +377,7 @@ class NewRun(BaseModel):
     seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
 
 
-def packed(header: LayerHeader | SeenHeader, arrays: Mapping[str, NDArray]) -> bytes:
+def packed(header: LayerHeader | SeenHeader, arrays: Mapping[str, NDArray[np.float64]]) -> bytes:
     """A line of JSON, then the arrays as float32, row 0 southern: images are large as text."""
     shapes = [ArrayInfo(name, *values.shape) for name, values in arrays.items()]
     text = json.dumps(asdict(replace(header, arrays=shapes)), allow_nan=False).encode()

@@ -277,7 +277,7 @@ def _true_values(
     """The scene's own values; none inside buildings, where nobody measures."""
     if request.layer == "heights":
         return scene.heights if shown is None else shown.highest(scene.heights)
-    quantity: Callable = scene.gain if request.layer == "gain" else scene.line_of_sight
+    quantity: Callable[..., Any] = scene.gain if request.layer == "gain" else scene.line_of_sight
     values = np.asarray(quantity(centres(grid, request.altitude), place), dtype=np.float64)
     return outdoors(scene, values.reshape(grid.shape), grid)
 

@@ -180,7 +180,7 @@ class MaskedSum:
         nothing = FitIns(Parameters([], ""), {})
         proxies = [(SimpleNamespace(node_id=node), nothing) for node in self._questions]
 
-        def keep(_: int, results: list, __: list) -> tuple[None, dict]:
+        def keep(_: int, results: list[Any], __: list[Any]) -> tuple[None, dict[str, Any]]:
             self._results = results
             return None, {}
 

@@ -50,7 +50,7 @@ class Scale:
         heights = update.links * update.heights / self.heights
         propagation = update.links * update.propagation / self.propagation
         numbers = np.concatenate([[1.0, update.links], heights, propagation])
-        whole = np.rint(numbers)
+        whole: NDArray[np.float64] = np.rint(numbers)
         if not np.abs(whole).max() <= self.largest:
             raise PrivacyError(
                 f"an answer of {np.abs(whole).max():.3g} steps does not fit the sum's range of"
