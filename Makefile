@@ -27,10 +27,10 @@ test-slow: $(VENV)/.installed-dev  ## Run larger cases of some tests (three minu
 test-mutants: $(VENV)/.installed-dev  ## Break privacy-critical lines one by one and see a test fail (six minutes)
 	$(BIN)/python tests/mutants.py
 
-lint: $(VENV)/.installed-dev  ## Check style and import rules
+lint: $(VENV)/.installed-lint  ## Check style and import rules (needs only the linters)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-cache
+	PYTHONPATH=src $(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.installed-dev  ## Check types, the page's too where there is npm
 	$(BIN)/mypy
@@ -68,6 +68,10 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "veilmap needs Python 3.11 or newer; set PYTHON=..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-lint: $(BIN)/python requirements-lint.txt requirements.lock
+	$(LOCKED) --requirement requirements-lint.txt
+	@touch $@
 
 $(VENV)/.installed: $(BIN)/python pyproject.toml requirements.lock
 	$(LOCKED) --editable '.[baselines]'

@@ -14,7 +14,7 @@ from rich.table import Table
 
 import suite
 from suite import page_written
-from veilmap.cli.options import writable_file
+from veilmap.cli.output import writable_file
 from veilmap.errors import VeilmapError
 
 

@@ -2,8 +2,12 @@
 
 import http.client
 import shutil
+import socket
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -19,9 +23,31 @@ _ROUNDS = 60
 _ASKED = 100
 
 
+@contextmanager
+def in_background(run: Path) -> Iterator[int]:
+    """Serve one run on a free port of loopback while the block goes on; the port."""
+    import uvicorn
+
+    from veilmap.web.app import create_app
+    from veilmap.web.jobs import Jobs
+    from veilmap.web.library import Library
+    from veilmap.web.service import Service
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, tempfile.TemporaryDirectory() as work:
+        app = create_app(Service(Library([run], None, Path(work)), Jobs(Path(work))))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
 def measure(seed: int) -> list[Figure]:
     """Answers on the paper's setting: 100 users, 200 base stations, 100 × 100 cells."""
-    from veilmap.web.serving import in_background, require_server
+    from veilmap.web.serving import require_server
 
     require_server()
     with tempfile.TemporaryDirectory() as folder, in_background(_run(Path(folder), seed)) as port:
@@ -64,7 +90,7 @@ class _Asked:
         self._connection = http.client.HTTPConnection("127.0.0.1", port)
 
     def seen(self, budget: float, *, summed: bool = False) -> float:
-        what = {"user": 5, "round": 1, "budget": budget, "sum": summed}
+        what = {"user": 5, "round": 1, "noise_budget": budget, "sum": summed}
         return self._milliseconds(f"seen?{urlencode(what)}")[0]
 
     def gain(self, x: float, y: float) -> float:

@@ -373,7 +373,8 @@ if __name__ == "__main__":
 
     try:
         few = scene.measure(users=3, links_per_user=5, seed=1)
-        vm.train(few, scene.grid, engine=vm.flower.Simulation(), rounds=2, on_round=fail)
+        recording = vm.Recording(on_round=fail)
+        vm.train(few, scene.grid, engine=vm.flower.Simulation(), rounds=2, recording=recording)
     except ValueError as error:
         print("raised:", error)
 """
@@ -549,16 +550,17 @@ def test_a_deployment_that_was_killed_goes_on_by_itself(town, tmp_path):
     grid = deployed(town[1], tmp_path)
     settings = run_settings(town, tmp_path / "run", rounds=5)
     begun = app.training_of(settings)
-    assert not begun.resume
+    assert not begun.recording.resume
 
     def stop(row):
         if row.round == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        replace(begun, on_round=stop).play(exchange_of(grid))
+        recording = replace(begun.recording, on_round=stop)
+        replace(begun, recording=recording).play(exchange_of(grid))
     again = app.training_of(settings)
-    assert again.resume
+    assert again.recording.resume
     same(
         again.play(exchange_of(grid)),
         training(town, rounds=5).play(LocalExchange(town[1], ALIGNED, 5)),

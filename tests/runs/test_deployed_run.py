@@ -12,8 +12,7 @@ from veilmap.errors import ConfigurationError
 from veilmap.flower import app
 from veilmap.flower.exchange import FlowerExchange
 from veilmap.runs.opened import OpenRun
-from veilmap.web.schema import unpacked
-from webs import client_of, service_of
+from webs import client_of, service_of, unpacked
 
 ROUNDS = 3
 

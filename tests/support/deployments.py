@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from veilmap.federation import history
-from veilmap.flower import deploy
-from veilmap.flower.deploy import Federation, layout, processes
+from veilmap.flower.deploy import layout, processes
+from veilmap.flower.deploy.layout import Federation
 
 
 def veilmap(*arguments, timeout=120):
@@ -55,10 +55,10 @@ def running(federation):
     """The federation's processes, all of which are gone afterwards."""
     before = len(processes._started)
     try:
-        deploy.up(federation)
+        processes.up(federation)
         yield federation
     finally:
-        deploy.down(federation)
+        processes.down(federation)
         for process in processes._started[before:]:
             end(process)  # one that down could not know of
     wait_until(lambda: not _left(federation), "nothing is left running", federation, 20)
@@ -91,7 +91,7 @@ def training(federation, name="run"):
 
 def kill(federation, name):
     """End a process of the federation and its children as a power cut would."""
-    (found,) = (process for process in deploy.status(federation) if process.name == name)
+    (found,) = (process for process in processes.status(federation) if process.name == name)
     assert found.running, logs(federation)
     (process,) = (process for process in processes._started if process.pid == found.pid)
     end(process)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 from httpx import Response
 from starlette.testclient import TestClient
@@ -132,3 +133,16 @@ def until(condition, what, seconds=60):
         assert time.monotonic() < end, f"not in {seconds} s: {what}"
         time.sleep(0.05)
     return found
+
+
+def unpacked(body: bytes) -> tuple[dict, dict[str, np.ndarray]]:
+    """What `schema.packed` put together."""
+    line, _, rest = body.partition(b"\n")
+    header = json.loads(line)
+    arrays, start = {}, 0
+    for one in header["arrays"]:
+        count = one["rows"] * one["columns"]
+        values = np.frombuffer(rest, "<f4", count, start)
+        arrays[one["name"]] = values.reshape(one["rows"], one["columns"])
+        start += 4 * count
+    return header, arrays

@@ -10,12 +10,12 @@ import rasterio
 
 import veilmap as vm
 import write_types
+from veilmap._util.options import options_of
 from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.scenes.scene import Scene
 from veilmap.web import schema
 from veilmap.web.library import ServedRun
-from veilmap.web.schema import unpacked
-from webs import asked_exactly, client_of, line_of, make_runs, service_of, strict, until
+from webs import asked_exactly, client_of, line_of, make_runs, service_of, strict, unpacked, until
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +133,11 @@ def test_layers_that_cannot_be_made_say_why(client, run, wanted, line, file):
 
 
 def test_without_a_budget_every_scheme_sends_the_same(client):
-    _, arrays = seen_of(client, budget=0)
+    _, arrays = seen_of(client, noise_budget=0)
     np.testing.assert_array_equal(arrays["uniform"], arrays["no noise"])
     np.testing.assert_array_equal(arrays["aligned"], arrays["no noise"])
     np.testing.assert_array_equal(arrays["noise"], 0.0)
-    _, noisy = seen_of(client, budget=50)
+    _, noisy = seen_of(client, noise_budget=50)
     np.testing.assert_array_equal(noisy["no noise"], arrays["no noise"])
     assert (noisy["noise"] > 0).any()
 
@@ -151,7 +151,7 @@ def centroid(header, scheme):
 def test_a_larger_budget_moves_the_centroid_away(client):
     errors = {}
     for budget in (0, 500):
-        headers = [seen_of(client, user=str(user), budget=budget)[0] for user in range(6)]
+        headers = [seen_of(client, user=str(user), noise_budget=budget)[0] for user in range(6)]
         errors[budget] = np.mean([centroid(header, "aligned")["error"] for header in headers])
         plain = [centroid(header, "no noise") for header in headers]
         errors["none", budget] = np.mean([found["error"] for found in plain])
@@ -315,7 +315,7 @@ def test_every_answer_of_the_api_has_a_type():
     written = write_types.types(api)
     for kind in vars(schema).values():
         if dataclasses.is_dataclass(kind) and not kind.__name__.startswith("_"):
-            assert f"export interface {kind.__name__} {{" in written
+            assert f"export interface {kind.__name__} " in written
             described = api["components"]["schemas"][kind.__name__]["required"]
             assert {field.name for field in dataclasses.fields(kind)} == set(described)
 
@@ -323,3 +323,15 @@ def test_every_answer_of_the_api_has_a_type():
 def test_the_form_offers_every_mechanism():
     offered = schema.NewRun.model_json_schema()["properties"]["mechanism"]["enum"]
     assert set(offered) == set(MECHANISMS)
+
+
+def test_the_form_gets_the_options_that_mechanisms_declare(client):
+    found = {one["name"]: one for one in client.get("/api/mechanisms").json()}
+    assert found.keys() == MECHANISMS.keys()
+    for name, kind in MECHANISMS.items():
+        declared = options_of(kind)
+        assert [one["name"] for one in found[name]["options"]] == list(declared)
+        for one in found[name]["options"]:
+            assert one["default"] == getattr(kind(), one["name"])
+            assert one["least"] == max(declared[one["name"]].least, declared[one["name"]].above)
+    assert found["aggregate"]["needs_sums"]

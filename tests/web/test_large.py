@@ -12,8 +12,7 @@ from veilmap.geometry.grid import Grid
 from veilmap.model.offsets import Offsets
 from veilmap.scenes.scene import Scene
 from veilmap.web.downsampling import MIDDLE, Downsampled
-from veilmap.web.schema import unpacked
-from webs import client_of, service_of, strict, trained
+from webs import client_of, service_of, strict, trained, unpacked
 
 HERE = {"x": 100.0, "y": 120.0, "z": 30.0}
 STATION = (100.0, 120.0, 30.0)

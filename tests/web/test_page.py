@@ -218,7 +218,7 @@ def test_a_run_is_followed_to_its_end(visit):
     visit.at("new-run").click()
     form = visit.page.locator("dialog")
     form.get_by_label("Rounds").fill("8")
-    form.get_by_label("Users").fill("5")
+    form.get_by_label("Users", exact=True).fill("5")
     visit.at("start-run").click()
     visit.page.get_by_text(re.compile("Finished: round 8 of 8")).wait_for(timeout=90_000)
     visit.settled()
@@ -302,7 +302,7 @@ def test_names_are_shown_and_never_run(browser, served):
 
 
 def test_a_server_that_has_gone_is_noticed(browser, runs, tmp_path):
-    from veilmap.web.serving import in_background
+    from suite.page import in_background
 
     with in_background(runs / "city") as port:
         visit = Visit(browser, f"http://127.0.0.1:{port}/")

@@ -53,7 +53,7 @@ def app(tmp_path_factory):
 
 
 def test_all_operations_are_known():
-    assert len(OPERATIONS) == 15
+    assert len(OPERATIONS) == 16
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)

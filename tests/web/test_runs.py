@@ -7,8 +7,7 @@ import pytest
 
 import veilmap as vm
 from veilmap.web.library import Library
-from veilmap.web.schema import unpacked
-from webs import age, client_of, line_of, make_runs, service_of, strict
+from webs import age, client_of, line_of, make_runs, service_of, strict, unpacked
 
 READ = [
     "", "/history", "/buildings", "/layer?layer=heights", "/layer.tif?layer=heights",

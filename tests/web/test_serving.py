@@ -23,8 +23,7 @@ from veilmap.runs.source import Source
 from veilmap.web import serving
 from veilmap.web.commands import NewTraining
 from veilmap.web.events import MOST_LISTENERS
-from veilmap.web.schema import unpacked
-from webs import age, line_of, make_runs, until
+from webs import age, line_of, make_runs, unpacked, until
 
 SMALL = {"city": 3, "users": 5, "rounds": 6, "seed": 1}
 LONG = SMALL | {"rounds": 1000}
@@ -348,7 +347,7 @@ def test_a_port_that_is_taken_is_said_in_a_line(capsys, tmp_path):
             capsys, "serve", "--port", str(port), "--new-runs", str(tmp_path / "new")
         )
     assert code == 2
-    assert error.startswith(f"veilmap: cannot listen on 127.0.0.1 port {port}: ")
+    assert error.startswith(f"veilmap: cannot listen on 127.0.0.1:{port}: ")
     assert error.count("\n") == 1
 
 
@@ -357,9 +356,9 @@ def test_a_port_that_is_taken_is_said_in_a_line(capsys, tmp_path):
     [
         (["{}/nowhere"], "is no folder: name a run's folder"),
         (["{}/file"], "is no folder: name a run's folder"),
-        (["--token", "short"], "the token is too short"),
-        (["--token", "letters & more letters"], "the token is to be of letters"),
-        (["--token", "ein-schönes-token-für-alle"], "the token is to be of letters"),
+        (["--token", "short"], "--token"),
+        (["--token", "letters & more letters"], "--token"),
+        (["--token", "ein-schönes-token-für-alle"], "--token"),
         (["--port", "70000"], "--port"),
         (["--host", "nowhere.invalid"], "cannot listen on nowhere.invalid"),
         (["--new-runs", "{}/file"], "is a file"),

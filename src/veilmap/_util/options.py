@@ -24,12 +24,14 @@ class Option:
         On the command line.
     help : str
         One sentence, with symbol and unit.
+    default : value of the field
     above, least, below, most : float
         Bounds of its value.
     """
 
     flag: str
     help: str
+    default: Any
     above: float = -math.inf
     least: float = -math.inf
     below: float = math.inf
@@ -47,7 +49,7 @@ class Option:
 
 def option(default: Any, flag: str, meaning: str, **bounds: float) -> Any:
     """A dataclass field that people can set; a number has ``bounds``."""
-    return field(default=default, metadata={_KEY: Option(flag, meaning, **bounds)})
+    return field(default=default, metadata={_KEY: Option(flag, meaning, default, **bounds)})
 
 
 def options_of(*kinds: type) -> dict[str, Option]:

@@ -1,8 +1,7 @@
 """The command line: thin, friendly, one clear line when something is wrong."""
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
 
 import click
 import typer
@@ -22,6 +21,7 @@ from veilmap.cli import (
     serve,
     train,
 )
+from veilmap.cli.options import option
 from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.federation.participation import Participation
 from veilmap.geometry.tiling import Tiling
@@ -48,49 +48,35 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show version.")
-    ] = False,
+    version: bool = option(
+        False, "Show version.", "--version", callback=_show_version, is_eager=True
+    ),
 ) -> None:
     pass
 
 
-app.command(epilog="Examples: `veilmap demo --seed 3 --out my-demo`, `veilmap demo --open`")(
-    demo.demo
-)
-app.command(
-    epilog="Example: `veilmap train links.parquet --mechanism aligned --budget 50 --out run`"
-)(train.train)
-app.command(
-    epilog="Examples: `veilmap plan --users 20000 --epsilon 2`,"
-    " `veilmap plan --users 1000000 --epsilon 1 --within 0.2`"
-)(plan.plan)
-app.command(
-    epilog="Example: `veilmap train --keep-uploads 1,50,100,150,200 --out run` then"
-    " `veilmap audit run`"
-)(audit.audit)
-app.command(
-    epilog="Examples: `veilmap report run`, `veilmap report run --user 17 --out run.html`,"
-    " `veilmap report run-a run-b --out both.html`"
-)(report.report)
-app.command(
-    epilog="Examples: `veilmap export run gain.tif --station site-7`,"
+_COMMANDS: dict[Callable[..., None], str] = {
+    demo.demo: "`veilmap demo --seed 3 --out my-demo`, `veilmap demo --open`",
+    train.train: "`veilmap train links.parquet --mechanism aligned --budget 50 --out run`",
+    plan.plan: "`veilmap plan --users 20000 --epsilon 2`,"
+    " `veilmap plan --users 1000000 --epsilon 1 --within 0.2`",
+    audit.audit: "`veilmap train --keep-uploads 1,50,100,150,200 --out run` then"
+    " `veilmap audit run`",
+    report.report: "`veilmap report run`, `veilmap report run --user 17 --out run.html`,"
+    " `veilmap report run-a run-b --out both.html`",
+    export.export: "`veilmap export run gain.tif --station site-7`,"
     " `veilmap export run lines.geojson --bs 120,80,25 --levels -110,-100,-90`,"
     " `veilmap export run at.csv --bs-latlon 48.2,16.37,25 --points schools.csv`,"
-    " `veilmap export run server.png --layer best-server`"
-)(export.export)
-app.command(
-    epilog="Examples: `veilmap reproduce all`, `veilmap reproduce headline --seeds 0,1,2,3,4`,"
-    " `veilmap reproduce fig-tradeoff --set tradeoffs=1,10 --json tradeoff.json`"
-)(reproduce.reproduce)
-app.command(
-    epilog="Examples: `veilmap compare links.parquet --schemes blocks --block 100`,"
-    " `veilmap compare links.parquet --methods k-nn,central --folds 3 --json scores.json`"
-)(compare.compare)
-app.command(
-    epilog="Examples: `veilmap serve`, `veilmap serve run-a run-b --open`,"
-    " `veilmap serve runs/ --host 0.0.0.0 --port 8000`"
-)(serve.serve)
+    " `veilmap export run server.png --layer best-server`",
+    reproduce.reproduce: "`veilmap reproduce all`, `veilmap reproduce headline --seeds 0,1,2,3,4`,"
+    " `veilmap reproduce fig-tradeoff --set tradeoffs=1,10 --json tradeoff.json`",
+    compare.compare: "`veilmap compare links.parquet --schemes blocks --block 100`,"
+    " `veilmap compare links.parquet --methods k-nn,central --folds 3 --json scores.json`",
+    serve.serve: "`veilmap serve`, `veilmap serve run-a run-b --open`,"
+    " `veilmap serve runs/ --host 0.0.0.0 --port 8000`",
+}
+for command, examples in _COMMANDS.items():
+    app.command(epilog=f"Examples: {examples}")(command)
 app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")
 
@@ -119,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _with_flag(error: ConfigurationError) -> str:
     """The message with the flag of the parameter that it begins with."""
     known = options_of(*MECHANISMS.values(), Participation, Tiling).get(error.parameter or "")
-    message, name = str(error), error.parameter or ""
+    message, name = str(error), error.parameter
     if not name or not message.startswith(name):
         return message
     return (known.flag if known else "--" + name.replace("_", "-")) + message.removeprefix(name)

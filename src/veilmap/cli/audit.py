@@ -1,11 +1,10 @@
 """`veilmap audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from veilmap.cli.options import console, counted, folder_names, writable_folder
+from veilmap.cli.options import DATA, TEST, argument, counted, option
+from veilmap.cli.output import console, folder_names, writable_folder
 from veilmap.federation.study import StudyFolder, unpublished
 
 if TYPE_CHECKING:
@@ -13,30 +12,17 @@ if TYPE_CHECKING:
 
 
 def audit(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
-    data: Annotated[
-        Path | None,
-        typer.Option(help="The users' measurements; by default where the run says they are."),
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
-    ] = None,
-    rounds: Annotated[
-        str, typer.Option(help="Kept rounds to attack, such as 1,50; by default up to five.")
-    ] = "",
-    users: Annotated[
-        int, typer.Option(min=1, help="Attack at most so many users, chosen at random.")
-    ] = 1000,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for figures and JSON; by default RUN/audit, RUN.study/audit for a run of"
-            " aggregate."
-        ),
-    ] = None,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", help="Also write the figures' numbers to this file.")
-    ] = None,
+    runs: list[Path] = argument("Folders of finished runs."),
+    data: Path | None = DATA,
+    test: Path | None = TEST,
+    rounds: str = option("", "Kept rounds to attack, such as 1,50; by default up to five."),
+    users: int = option(1000, "Attack at most so many users, chosen at random.", min=1),
+    out: Path | None = option(
+        None,
+        "Folder for figures and JSON; by default RUN/audit, RUN.study/audit for a run of"
+        " aggregate.",
+    ),
+    json_out: Path | None = option(None, "Also write the figures' numbers to this file.", "--json"),
 ) -> None:
     """Attack runs in every way we know and show what the strongest attack finds.
 
@@ -45,28 +31,25 @@ def audit(
     """
     from veilmap import reports
     from veilmap.auditing import audit
-    from veilmap.auditing.audit import Audit
     from veilmap.cli import tables
     from veilmap.runs.opened import OpenRun
 
     folder = out or (unpublished(runs[0]) / "audit" if len(runs) == 1 else Path("veilmap-audit"))
     writable_folder(folder)
-    names = folder_names(runs)
+    counts = counted("--rounds", rounds, "rounds such as 1,50") if rounds else ()
+    chosen = [number - 1 for number in counts] or None
     opened = [OpenRun(path, data=data, test=test, study=True) for path in runs]
     for run in opened:  # a mistake shows before the work, not after some of it
         run.finished_map()
         _ = run.crowd
     for run in opened:
         _say_study(run)
-    found_of: list[tuple[str, Audit]] = []
-    for name, run in zip(names, opened, strict=True):
+    found_of = []
+    for name, run in zip(folder_names(runs), opened, strict=True):
         truth, unseen = run.crowd
         with console.status(f"attacking {run.path} …"):
-            found = audit.audit(
-                run.run, truth, rounds=_chosen_rounds(rounds), users=users, test=unseen
-            )
-        console.print(tables.audit_table(found, run.path))
-        console.print(reports.headline(found))
+            found = audit.audit(run.run, truth, rounds=chosen, users=users, test=unseen)
+        console.print(tables.audit_table(found, run.path), reports.headline(found), sep="\n")
         found_of.append((name, found))
         own = folder if len(runs) == 1 else folder / name
         files = reports.write_audit(found, run.radio_map(), own)
@@ -93,8 +76,3 @@ def _say_study(run: "OpenRun") -> None:
             f"Whether {run.path} was trained on these measurements is not known: nothing beside it"
             " says so, only the same users"
         )
-
-
-def _chosen_rounds(text: str) -> list[int] | None:
-    """The kept rounds to audit, or None for the default."""
-    return counted("--rounds", text) or None

@@ -1,53 +1,32 @@
 """`veilmap compare`."""
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-import typer
-
-from veilmap.cli.options import Seed, console, listed, progress_bar, writable_folder
+from veilmap.cli.options import argument, counted, listed, option
+from veilmap.cli.output import console, progress_bar, writable_file
 from veilmap.data.measurements import Measurements
-from veilmap.errors import ConfigurationError
 
 
 def compare(
-    data: Annotated[Path, typer.Argument(help="Measurements (.csv, .parquet).")],
-    schemes: Annotated[
-        str,
-        typer.Option(help="How test data are set aside: users, blocks, few; several with commas."),
-    ] = "users,blocks,few",
-    method: Annotated[
-        str, typer.Option("--methods", help="Which methods, with commas; all by default.")
-    ] = "",
-    folds: Annotated[int, typer.Option(min=2, help="Folds of each scheme.")] = 5,
-    first: Annotated[
-        int | None, typer.Option(min=1, help="Only so many of the folds, to save time.")
-    ] = None,
-    block: Annotated[
-        float | None,
-        typer.Option(help="Side of blocks in metres; by default a tenth of the ground's."),
-    ] = None,
-    few: Annotated[
-        str, typer.Option(help="Links to learn from where there are few, with commas.")
-    ] = "300,3000",
-    cell_size: Annotated[
-        float | None, typer.Option(help="Side of a cell in metres; by default 100 along a side.")
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="Rounds of training.")] = 100,
-    calibrate: Annotated[
-        str, typer.Option(help="Whose offsets are learned: stations,devices or nothing.")
-    ] = "stations",
-    budget: Annotated[float, typer.Option(help="μ of uniform and aligned noise.")] = 50.0,
-    epsilon: Annotated[float, typer.Option(help="ε of the aggregate mode.")] = 8.0,
-    delta: Annotated[float, typer.Option(help="δ of the aggregate mode.")] = 1e-6,
-    buildings: Annotated[
-        Path | None, typer.Option(help="Footprints or a surface model, which are public.")
-    ] = None,
-    seed: Seed = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option("--json", help="Keep all scores here; the same command goes on from it."),
-    ] = None,
+    data: Path = argument("Measurements (.csv, .parquet)."),
+    schemes: str = option(
+        "users,blocks,few", "How test data are set aside: users, blocks, few; several with commas."
+    ),
+    method: str = option("", "Which methods, with commas; all by default.", "--methods"),
+    folds: int = option(5, "Folds of each scheme.", min=2),
+    first: int | None = option(None, "Only so many of the folds, to save time.", min=1),
+    block: float | None = option(None, "Side of blocks in metres; default: a tenth of the area's."),
+    few: str = option("300,3000", "Links to learn from where there are few, with commas."),
+    cell_size: float | None = option(None, "Side of a cell in metres; default: 100 along a side."),
+    rounds: int = option(100, "Rounds of training.", min=2),
+    calibrate: str = option("stations", "Whose offsets are learned: stations,devices or nothing."),
+    budget: float = option(50.0, "μ of uniform and aligned noise."),
+    epsilon: float = option(8.0, "ε of the aggregate mode."),
+    delta: float = option(1e-6, "δ of the aggregate mode."),
+    buildings: Path | None = option(None, "Footprints or a surface model, which are public."),
+    seed: int = option(0, "Fixes all randomness.", min=0),
+    out: Path | None = option(None, "Keep scores here; the command continues from them.", "--json"),
 ) -> None:
     """Judge the map beside what people use today, on the same folds.
 
@@ -74,10 +53,10 @@ def compare(
     )
     names = listed(method) or [*comparing.BASELINES, *comparing.OURS]
     methods = comparing.methods(names, settings)
-    splits = comparing.Splits(tuple(listed(schemes)), folds, first, block, _counts(few), seed)
+    counts = tuple(counted("--few", few, "numbers of links such as 300,3000"))
+    splits = comparing.Splits(tuple(listed(schemes)), folds, first, block, counts, seed)
     count = sum(1 for _ in splits.split(links))  # what cannot be divided is refused here
-    if out is not None:
-        writable_folder(out.parent)
+    writable_file(out)
     kept = comparing.ScoreFile(out, comparing.described_settings(settings, links, splits))
     scores = []
     with progress_bar() as progress:
@@ -90,14 +69,3 @@ def compare(
     console.print(f"{len(links):,} links, cells of {grid.cell_size:g} m, {rounds} rounds")
     if out is not None:
         console.print(f"Wrote {out}")
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    try:
-        counts = tuple(int(part) for part in listed(text))
-    except ValueError:
-        counts = ()
-    if not counts:
-        message = f"few takes numbers of links such as 300,3000, not {text!r}"
-        raise ConfigurationError(message, "few")
-    return counts

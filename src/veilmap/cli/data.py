@@ -5,11 +5,19 @@ from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from veilmap.cli.options import console, progress_bar, writable_folder
+from veilmap.cli.options import argument, option, pairs
+from veilmap.cli.output import (
+    console,
+    progress_bar,
+    sentence,
+    writable_file,
+    writable_folder,
+    write_json,
+)
 from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,98 +25,63 @@ if TYPE_CHECKING:
     from veilmap.figures.content import MeasuredGround
     from veilmap.ingest import Options
 
-app = typer.Typer(
-    help="Look at tables of measurements, and bring them into one shape.", no_args_is_help=True
-)
+app = typer.Typer(help="Check tables of measurements and convert them.", no_args_is_help=True)
 
 _PICTURES = (".png", ".pdf", ".svg")
 _TABLES = (".parquet", ".csv")
 
-File = Annotated[Path, typer.Argument(help="The table: .csv, .tsv, .txt, .parquet or .gpkg.")]
-
 
 def _reading(
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            help="NAME=COLUMN: which column is which, such as gain=rsrp (may be repeated). Names:"
-            " user, user_x, user_y, user_z, latitude, longitude, altitude, bs, bs_x, bs_y, bs_z,"
-            " bs_latitude, bs_longitude, bs_altitude, gain, time, device, azimuth, beam_width.",
-        ),
-    ] = None,
-    crs: Annotated[
-        str | None,
-        typer.Option(help="Projected coordinate system; for degrees by default their UTM zone."),
-    ] = None,
-    quantity: Annotated[
-        str, typer.Option(help="What the values are: gain, rss, rsrp (dBm) or path-loss.")
-    ] = "gain",
-    tx_power: Annotated[
-        float, typer.Option(help="Power sent in dBm, taken off rss and rsrp.")
-    ] = 0.0,
-    missing: Annotated[
-        list[float] | None, typer.Option(help="A missing-value sentinel (may be repeated).")
-    ] = None,
-    stations: Annotated[
-        Path | None,
-        typer.Option(help="A file with the base stations' ids and positions, perhaps azimuths."),
-    ] = None,
-    wide: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A column of values for one base station, or a pattern such as 'site-*' (may be"
-            " repeated)."
-        ),
-    ] = None,
-    split_gap: Annotated[
-        float | None,
-        typer.Option(help="Without user ids: start a new user after a gap of this many seconds."),
-    ] = None,
-    user_per: Annotated[
-        str | None, typer.Option(help="Without user ids: every row, or every position, is a user.")
-    ] = None,
-    user_height: Annotated[
-        float, typer.Option(help="Of users in metres, if no column says.")
-    ] = 1.5,
-    bs_height: Annotated[
-        float | None, typer.Option(help="Of base stations in metres, if no column says.")
-    ] = None,
-    max_distance: Annotated[
-        float | None,
-        typer.Option(help="Leave out longer links, in metres along the ground, and count them."),
-    ] = None,
-    layer: Annotated[str | None, typer.Option(help="Of a .gpkg file with several.")] = None,
-    encoding: Annotated[str, typer.Option(help="Of a text file, such as latin-1.")] = "utf-8",
-    drop_bad: Annotated[
-        bool, typer.Option("--drop-bad", help="Leave out rows that cannot be used, and count them.")
-    ] = False,
+    columns: list[str] | None = option(
+        None,
+        "NAME=COLUMN: which column is which, such as gain=rsrp (may be repeated). Names:"
+        " user, user_x, user_y, user_z, latitude, longitude, altitude, bs, bs_x, bs_y, bs_z,"
+        " bs_latitude, bs_longitude, bs_altitude, gain, time, device, azimuth, beam_width.",
+        "--column",
+    ),
+    crs: str | None = option(None, "Projected coordinate system; default: the UTM zone."),
+    quantity: str = option("gain", "What the values are: gain, rss, rsrp (dBm) or path-loss."),
+    tx_power: float = option(0.0, "Power sent in dBm, taken off rss and rsrp."),
+    missing: list[float] | None = option(None, "A missing-value sentinel (may be repeated)."),
+    stations: Path | None = option(None, "File of base stations: ids, positions, azimuths."),
+    wide: list[str] | None = option(
+        None,
+        "A column of values for one base station, or a pattern such as 'site-*' (may be repeated).",
+    ),
+    split_gap: float | None = option(
+        None, "Without user ids: start a new user after a gap of this many seconds."
+    ),
+    user_per: str | None = option(None, "Without user ids: each row, or each position, is a user."),
+    user_height: float = option(1.5, "Of users in metres, if no column says."),
+    bs_height: float | None = option(None, "Of base stations in metres, if no column says."),
+    max_distance: float | None = option(None, "Drop and count links that are longer, in metres."),
+    layer: str | None = option(None, "Of a .gpkg file with several."),
+    encoding: str = option("utf-8", "Of a text file, such as latin-1."),
+    drop_bad: bool = option(False, "Drop and count rows that cannot be used.", "--drop-bad"),
 ) -> "Options":
     """How a table is read: the options that `check` and `convert` share."""
     given: dict[str, Any] = dict(locals())
     from veilmap.ingest import Options
 
-    given |= {"columns": _named(columns or []), "missing": missing or (), "wide": wide or ()}
+    given |= {
+        "columns": pairs("--column", columns, "NAME=COLUMN such as gain=rsrp"),
+        "missing": missing or (),
+        "wide": wide or (),
+    }
     given["tx_power_dbm"] = given.pop("tx_power")
     given["on_bad"] = "drop" if given.pop("drop_bad") else "refuse"
     return Options(**given)
 
 
 def _reads_a_table(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes the options of `_reading` beside its own, and gets what they make.
-
-    Its parameter ``reading`` stands for them.
-    """
-    shared, own = signature(_reading), signature(command)
+    """A command that takes the options of `_reading` in place of its first parameter."""
+    shared, own = signature(_reading).parameters, signature(command)
 
     @wraps(command)
     def filled(**given: Any) -> None:
-        command(reading=_reading(**{name: given.pop(name) for name in shared.parameters}), **given)
+        command(_reading(**{name: given.pop(name) for name in shared}), **given)
 
-    parameters = [one for one in own.parameters.values() if one.name != "reading"]
-    needed = [one for one in parameters if one.default is one.empty]
-    others = [one for one in parameters if one not in needed]
-    merged = [*needed, *shared.parameters.values(), *others]
+    merged = [*shared.values(), *list(own.parameters.values())[1:]]
     filled.__signature__ = own.replace(parameters=merged)  # type: ignore[attr-defined]
     filled.__annotations__ = {one.name: one.annotation for one in merged}
     return filled
@@ -120,41 +93,30 @@ def _reads_a_table(command: Callable[..., None]) -> Callable[..., None]:
 )
 @_reads_a_table
 def check(
-    file: File,
     reading: "Options",
-    picture: Annotated[
-        Path | None, typer.Option(help="Also draw users, base stations and gains: .png, .pdf, .svg")
-    ] = None,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", help="Also write all figures to this file.")
-    ] = None,
+    file: Path = argument("The table: .csv, .tsv, .txt, .parquet or .gpkg."),
+    picture: Path | None = option(None, "Also draw users, stations and gains: .png, .pdf, .svg."),
+    json_out: Path | None = option(None, "Also write all figures to this file.", "--json"),
 ) -> None:
     """Show what a table holds, what would be left out of it, and what looks wrong."""
     from veilmap import figures, ingest
-    from veilmap._util import files
     from veilmap.cli import tables
 
     if picture is not None:
         _check_ending("--picture", picture, _PICTURES)
-    for path in (picture, json_out):
-        if path is not None:
-            writable_folder(path.parent)
+    writable_file(picture, json_out)
     found = ingest.read(file, replace(reading, on_bad="drop"))
     result = ingest.check(found)
     console.print(tables.check_table(result))
     console.print(tables.coverage_table(result))
     unexpected = sum(one.count for one in result.left_out if not one.expected)
     if unexpected and reading.on_bad != "drop":
-        console.print(
-            f"{unexpected:,} rows cannot be used; convert leaves them out with --drop-bad"
-        )
+        console.print(f"{unexpected:,} rows cannot be used; convert drops them with --drop-bad")
     console.print(tables.doubts(result) if result.doubts else "Nothing looks wrong.")
     if picture is not None:
         survey = _survey(found.measurements, file)
         console.print(f"Wrote {figures.save(figures.draw(survey), picture)}")
-    if json_out is not None:
-        files.write_json(result.as_dict(), json_out)
-        console.print(f"Wrote {json_out}")
+    write_json(result.as_dict(), json_out)
 
 
 @app.command(
@@ -163,11 +125,9 @@ def check(
 )
 @_reads_a_table
 def convert(
-    file: File,
-    out: Annotated[
-        Path, typer.Argument(help="Measurements: .parquet, or .csv without CRS and antennas.")
-    ],
     reading: "Options",
+    file: Path = argument("The table: .csv, .tsv, .txt, .parquet or .gpkg."),
+    out: Path = argument("Measurements: .parquet, or .csv without CRS and antennas."),
 ) -> None:
     """Write a table's measurements in the one shape that all other commands read."""
     from veilmap import ingest
@@ -175,12 +135,12 @@ def convert(
     _check_ending("OUT", out, _TABLES)
     if out.absolute() == file.absolute():
         raise ConfigurationError(f"{out} is the table itself; name another file to write")
-    writable_folder(out.parent)
+    writable_file(out)
     found = ingest.read(file, reading)
     data = found.measurements
     data.save(out)
     for note in found.notes:
-        console.print(note[:1].upper() + note[1:])
+        console.print(sentence(note))
     for one in found.left_out:
         console.print(f"Left out {len(one.rows):,} rows: {one.reason}")
     if data.antennas is not None and out.suffix.lower() == ".csv":
@@ -196,22 +156,17 @@ def convert(
     " `veilmap train crowd --mechanism aggregate --epsilon 1 --delta 1e-7`"
 )
 def make(
-    folder: Annotated[Path, typer.Argument(help="Where to write .parquet files.")],
-    users: Annotated[int, typer.Option(min=1, help="How many measure.")] = 10_000,
-    links: Annotated[int, typer.Option(min=1, help="Links of each.")] = 200,
-    city: Annotated[int, typer.Option(min=0, help="Which synthetic city.")] = 0,
-    size: Annotated[float, typer.Option(help="Side of the city, in metres.")] = 300.0,
-    stations: Annotated[int, typer.Option(min=1, help="Base stations.")] = 200,
-    buildings: Annotated[int, typer.Option(min=0, help="Buildings.")] = 16,
-    reach: Annotated[
-        float | None,
-        typer.Option(help="How far away a user's base stations may be, in metres; else anywhere."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the measurements; by default twice the city's.")
-    ] = None,
-    per_file: Annotated[int, typer.Option(min=1, help="Users of each file.")] = 1000,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last file.")] = False,
+    folder: Path = argument("Where to write .parquet files."),
+    users: int = option(10_000, "How many measure.", min=1),
+    links: int = option(200, "Links of each.", min=1),
+    city: int = option(0, "Which synthetic city.", min=0),
+    size: float = option(300.0, "Side of the city, in metres."),
+    stations: int = option(200, "Base stations.", min=1),
+    buildings: int = option(16, "Buildings.", min=0),
+    reach: float | None = option(None, "Largest distance of a user's base stations in metres."),
+    seed: int | None = option(None, "Of the measurements; by default twice the city's.", min=0),
+    per_file: int = option(1000, "Users of each file.", min=1),
+    resume: bool = option(False, "Go on after the last file.", "--resume"),
 ) -> None:
     """Let a crowd of any size measure a synthetic city, a file for some users at a time."""
     from veilmap.data.folders import save_parts
@@ -253,9 +208,9 @@ def make(
 
 @app.command(epilog="Example: `veilmap data split links.parquet crowd` then `veilmap train crowd`")
 def split(
-    file: Annotated[Path, typer.Argument(help="Measurements, .csv or .parquet.")],
-    folder: Annotated[Path, typer.Argument(help="Where to write .parquet files.")],
-    per_file: Annotated[int, typer.Option(min=1, help="Users of each file.")] = 1000,
+    file: Path = argument("Measurements, .csv or .parquet."),
+    folder: Path = argument("Where to write .parquet files."),
+    per_file: int = option(1000, "Users of each file.", min=1),
 ) -> None:
     """Part measurements by user, so that training reads some users at a time."""
     from veilmap.data.folders import parts_of, save_parts
@@ -267,19 +222,6 @@ def split(
     data = Measurements.load(file)
     parts = list(save_parts(parts_of(data, per_file), folder))
     console.print(f"Wrote {len(data.users):,} users in {len(parts):,} files to {folder}/")
-
-
-def _named(texts: Sequence[str]) -> dict[str, str]:
-    """Columns out of texts such as gain=rsrp."""
-    named: dict[str, str] = {}
-    for text in texts:
-        name, sign, column = text.partition("=")
-        if not (name and sign and column):
-            raise ConfigurationError(f"--column takes NAME=COLUMN such as gain=rsrp, not {text!r}")
-        if name in named:
-            raise ConfigurationError(f"--column names {name} twice: {named[name]} and {column}")
-        named[name] = column
-    return named
 
 
 def _check_ending(what: str, path: Path, endings: Sequence[str]) -> None:

@@ -1,26 +1,20 @@
 """`veilmap demo`."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from veilmap.cli.options import Seed, console, progress_bar, writable_folder
+from veilmap.cli.options import option
+from veilmap.cli.output import console, progress_bar, writable_folder
 from veilmap.cli.serve import show
 from veilmap.errors import ConfigurationError
 from veilmap.federation import HistoryRow
 
 
 def demo(
-    seed: Seed = 0,
-    out: Annotated[Path, typer.Option(help="Folder for figures and the map.")] = Path(
-        "veilmap-demo"
-    ),
-    rounds: Annotated[int, typer.Option(min=2, help="Training rounds of each scheme.")] = 100,
-    users: Annotated[int, typer.Option(min=1, help="Users who measure.")] = 100,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="Keep the runs in OUT/runs and open them in a browser.")
-    ] = False,
+    seed: int = option(0, "Fixes all randomness.", min=0),
+    out: Path = option(Path("veilmap-demo"), "Folder for figures and the map."),
+    rounds: int = option(100, "Training rounds of each scheme.", min=2),
+    users: int = option(100, "Users who measure.", min=1),
+    open_page: bool = option(False, "Keep runs in OUT/runs and open them in a browser.", "--open"),
 ) -> None:
     """Learn a city's map with and without noise, attack it, compare and draw."""
     from veilmap.cli import tables

@@ -2,55 +2,52 @@
 
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, cast
 
 import typer
 
 from veilmap import flower
-from veilmap.cli.options import AllowMissing, Budget, Delta, Epsilon, Sees, console, writable_folder
-from veilmap.cli.train import mechanism_from, trust_from
+from veilmap.cli.options import SERVER_SEES, argument, of_mechanisms, option
+from veilmap.cli.output import console, writable_folder
+from veilmap.cli.train import mechanism_from
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import Participation
+from veilmap.federation.transcript import ServerSees
 from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.runs.source import Source
+
+if TYPE_CHECKING:
+    from veilmap.flower.deploy.layout import Federation
+    from veilmap.flower.deploy.processes import Process
 
 app = typer.Typer(
     help="Run a federation of real nodes on Flower: keys, files, processes.",
     no_args_is_help=True,
 )
 
-Folder = Annotated[Path, typer.Argument(help="The federation's folder.")]
+_FOLDER = argument("The federation's folder.")
 
 
 @app.command(
     epilog="Example: `veilmap federation init fed --nodes 3` then `veilmap federation up fed`"
 )
 def init(
-    folder: Folder,
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes to make keys for.")] = 3,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Measurements to deal out to the nodes; by default a synthetic city's."),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Where the server listens for nodes.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, help="Its port, and more after it; 0 takes free ones.")
-    ] = 0,
-    mechanism: Annotated[
-        str, typer.Option(help=f"What nodes do to gradients: {', '.join(MECHANISMS)}.")
-    ] = "aligned",
-    budget: Budget = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    allow_missing: AllowMissing = None,
-    server_sees: Sees = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
-    cell_size: Annotated[float, typer.Option(help="Side of the map's cells, in metres.")] = 3.0,
-    days: Annotated[int, typer.Option(min=1, help="How long the certificate is valid.")] = 365,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Fixes the noise: for studies, not for real users.")
-    ] = None,
+    folder: Path = _FOLDER,
+    nodes: int = option(3, "How many nodes to make keys for.", min=1),
+    data: Path | None = option(None, "Measurements to distribute; default: a synthetic city's."),
+    host: str = option("127.0.0.1", "Where the server listens for nodes."),
+    port: int = option(0, "Its port, and more after it; 0 takes free ones.", min=0),
+    mechanism: str = option("aligned", f"What nodes do to gradients: {', '.join(MECHANISMS)}."),
+    budget: float | None = of_mechanisms("noise_budget"),
+    epsilon: float | None = of_mechanisms("epsilon"),
+    delta: float | None = of_mechanisms("delta"),
+    allow_missing: float | None = of_mechanisms("dropout"),
+    server_sees: str | None = SERVER_SEES,
+    rounds: int = option(200, "Training rounds.", min=1),
+    cell_size: float = option(3.0, "Side of the map's cells, in metres."),
+    days: int = option(365, "How long the certificate is valid.", min=1),
+    seed: int | None = option(None, "Fixes the noise: for studies, not for real users.", min=0),
 ) -> None:
     """Write certificates, node keys, the app, configurations, start scripts and systemd units.
 
@@ -64,16 +61,24 @@ def init(
     chosen = mechanism_from(
         mechanism, noise_budget=budget, epsilon=epsilon, delta=delta, dropout=allow_missing
     )
-    settled_mechanism, sees = settled(
-        chosen, trust_from(server_sees), Participation(), nodes, rounds
-    )
+    wanted = cast("ServerSees | None", server_sees)
+    settled_mechanism, sees = settled(chosen, wanted, Participation(), nodes, rounds)
     writable_folder(folder)
     crowd, _, grid = Source(data, None, 0, nodes, cell_size).load()
     links = crowd if isinstance(crowd, Measurements) else crowd.load()
     made = layout.init(
-        folder, nodes=nodes, host=host, port=port, data=links, grid=grid,
-        mechanism=settled_mechanism, server_sees=sees, rounds=rounds, days=days, seed=seed,
-    )  # fmt: skip
+        folder,
+        nodes=nodes,
+        host=host,
+        port=port,
+        data=links,
+        grid=grid,
+        mechanism=settled_mechanism,
+        server_sees=sees,
+        rounds=rounds,
+        days=days,
+        seed=seed,
+    )
     console.print(
         f"Wrote a federation of {nodes} nodes to {folder}/; its server will listen on"
         f" {made.address}.\nKeep the folder private: it holds keys and the operator's token;"
@@ -90,7 +95,7 @@ def init(
 
 @app.command(epilog="Example: `veilmap federation enrol node-1`")
 def enrol(
-    key: Annotated[Path, typer.Argument(metavar="KEY", help="File for the node's private key.")],
+    key: Path = argument("File for the node's private key.", metavar="KEY"),
 ) -> None:
     """Make a node's key and open its account, on the host of the node's owner.
 
@@ -112,17 +117,16 @@ def enrol(
 
 @app.command(epilog="Example: `veilmap federation renew fed --days 365`")
 def renew(
-    folder: Folder,
-    days: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = 365,
+    folder: Path = _FOLDER,
+    days: int = option(365, "How long it is valid.", min=1),
 ) -> None:
     """Make a new key and certificate for the server, where the authority's key is.
 
     Nodes need nothing new; the server must be started again.
     """
-    flower.require()
-    from veilmap.flower.deploy import Federation, layout
+    federation = _opened(folder)
+    from veilmap.flower.deploy import layout
 
-    federation = Federation.load(folder)
     layout.renew(federation, days)
     console.print(
         f"Wrote {federation.folder / 'certificates'}/server.pem and server.key, valid for {days}"
@@ -131,31 +135,30 @@ def renew(
 
 
 @app.command(epilog="Example: `veilmap federation up fed`")
-def up(folder: Folder) -> None:
+def up(folder: Path = _FOLDER) -> None:
     """Start the server and all nodes on this host, for a trial."""
-    flower.require()
-    from veilmap.flower import deploy
+    federation = _opened(folder)
+    from veilmap.flower.deploy import processes
 
     with console.status("starting …"):
-        processes = deploy.up(deploy.Federation.load(folder))
-    _show(processes)
+        started = processes.up(federation)
+    _show(started)
 
 
 @app.command(epilog="Example: `veilmap federation run fed`")
-def run(folder: Folder) -> None:
+def run(folder: Path = _FOLDER) -> None:
     """Train: start the app on a federation that is up, and follow it to the end.
 
-    A run that was cut off goes on from its last checkpoint.
+    A run that was interrupted continues from its last checkpoint.
     """
-    flower.require()
-    from veilmap.flower import deploy
+    federation = _opened(folder)
+    from veilmap.flower.deploy import processes
 
-    federation = deploy.Federation.load(folder)
-    if not all(process.running for process in deploy.status(federation)):
+    if not all(process.running for process in processes.status(federation)):
         raise ConfigurationError(
-            f"not everything is running; veilmap federation up {folder} starts it"
+            f"some processes are down; veilmap federation up {folder} starts them"
         )
-    code = deploy.run(federation)
+    code = processes.run(federation)
     if code or not (federation.folder / "run" / "radio_map.nc").exists():
         raise ConfigurationError(
             f"the run did not end well; {federation.folder / 'logs'} says why; run it again to"
@@ -165,26 +168,34 @@ def run(folder: Folder) -> None:
 
 
 @app.command(epilog="Example: `veilmap federation status fed`")
-def status(folder: Folder) -> None:
+def status(folder: Path = _FOLDER) -> None:
     """Show which processes run, and where their logs are."""
-    flower.require()
-    from veilmap.flower import deploy
+    federation = _opened(folder)
+    from veilmap.flower.deploy import processes
 
-    _show(deploy.status(deploy.Federation.load(folder)))
+    _show(processes.status(federation))
 
 
 @app.command(epilog="Example: `veilmap federation down fed`")
-def down(folder: Folder) -> None:
+def down(folder: Path = _FOLDER) -> None:
     """Stop all processes that this folder started."""
-    flower.require()
-    from veilmap.flower import deploy
+    federation = _opened(folder)
+    from veilmap.flower.deploy import processes
 
     with console.status("stopping …"):
-        processes = deploy.down(deploy.Federation.load(folder))
-    _show(processes)
+        left = processes.down(federation)
+    _show(left)
 
 
-def _show(processes: list) -> None:
+def _opened(folder: Path) -> "Federation":
+    """The federation in a folder, where Flower is installed."""
+    flower.require()
+    from veilmap.flower.deploy.layout import Federation
+
+    return Federation.load(folder)
+
+
+def _show(processes: "list[Process]") -> None:
     from veilmap.cli import tables
 
     console.print(tables.process_table(processes))

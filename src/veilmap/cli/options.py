@@ -1,58 +1,43 @@
-"""What commands share: the terminal, progress bars, checks before work begins."""
+"""What commands take: options as they are declared, and what their texts mean."""
 
-import os
+import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
-from rich.console import Console
 
 from veilmap._util.options import options_of
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms import MECHANISMS
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
-console = Console()
-
-Seed = Annotated[int, typer.Option(min=0, help="Fixes all randomness.")]
+def option(default: Any, meaning: str, *flags: str, **bounds: Any) -> Any:
+    """An option of a command, ``--`` and its parameter's name unless it has other flags."""
+    return typer.Option(default, *flags, help=meaning, **bounds)
 
 
-def flag(name: str, *kinds: type) -> Any:
+def argument(meaning: str, *, default: Any = ..., **more: Any) -> Any:
+    """An argument of a command, required unless it has a default."""
+    return typer.Argument(default, help=meaning, **more)
+
+
+def declared(name: str, kind: type, default: Any = ...) -> Any:
     """The option that sets a field, as its dataclass declares it."""
-    known = options_of(*kinds)[name]
-    return typer.Option(known.flag, help=known.help)
+    known = options_of(kind)[name]
+    return option(known.default if default is ... else default, known.help, known.flag)
 
 
 def of_mechanisms(name: str) -> Any:
-    """The option of a mechanism's field, which says for which mechanisms it is."""
-    having = [key for key, kind in MECHANISMS.items() if name in options_of(kind)]
-    known = options_of(*MECHANISMS.values())[name]
+    """The option that sets a field of mechanisms; its help names those that have the field."""
+    having = {key: kind for key, kind in MECHANISMS.items() if name in options_of(kind)}
+    known = options_of(*having.values())[name]
     whose = "" if len(having) == len(MECHANISMS) else f" ({', '.join(having)})"
-    return typer.Option(known.flag, help=known.help.removesuffix(".") + f"{whose}.")
+    return option(None, known.help.removesuffix(".") + f"{whose}.", known.flag)
 
 
-Budget = Annotated[float | None, of_mechanisms("noise_budget")]
-Tradeoff = Annotated[float | None, of_mechanisms("tradeoff")]
-Epsilon = Annotated[float | None, of_mechanisms("epsilon")]
-Delta = Annotated[float | None, of_mechanisms("delta")]
-Clip = Annotated[float | None, of_mechanisms("clip")]
-Contribute = Annotated[float | None, of_mechanisms("contribute")]
-AllowMissing = Annotated[float | None, of_mechanisms("dropout")]
-Sees = Annotated[
-    str | None,
-    typer.Option(help="uploads, or only sums; by default what the mechanism is made for."),
-]
-
-
-def progress_bar() -> "Progress":
-    """A bar with the time that is left and a note."""
-    from rich.progress import Progress, TextColumn, TimeRemainingColumn
-
-    columns = (*Progress.get_default_columns()[:3], TimeRemainingColumn())
-    return Progress(*columns, TextColumn("{task.fields[note]}"), console=console)
+DATA = option(None, "The users' measurements; by default where the run says they are.")
+TEST = option(None, "Measurements for the map's error, .csv or .parquet.")
+SERVER_SEES = option(None, "uploads, or only sums; by default what the mechanism is made for.")
 
 
 def listed(text: str) -> list[str]:
@@ -60,38 +45,37 @@ def listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def counted(option: str, text: str) -> list[int]:
-    """Rounds of a text such as 1,50, counted from 0."""
+def counted(flag: str, text: str, example: str) -> list[int]:
+    """The whole numbers of a text such as 1,50, one at least."""
     try:
-        return [int(part) - 1 for part in text.split(",") if part.strip()]
+        found = [int(part) for part in listed(text)]
     except ValueError:
-        either = " or all" if option == "--keep-uploads" else ""
-        raise ConfigurationError(
-            f"{option} takes rounds such as 1,50{either}, not {text!r}"
-        ) from None
+        found = []
+    if not found:
+        raise ConfigurationError(f"{flag} takes {example}, not {text!r}")
+    return found
 
 
-def writable_file(path: Path) -> None:
-    """Fail before the work, not after it."""
-    if path.is_dir():
-        raise ConfigurationError(f"{path} is a folder; name a file to write to")
-    writable_folder(path.parent)
+def numbers(flag: str, text: str, count: int | None = None) -> list[float]:
+    """The numbers of a text such as 1,2,3."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(map(math.isfinite, found)) or count not in (None, len(found)):
+        wanted = f"{count} numbers" if count else "numbers"
+        raise ConfigurationError(f"{flag} takes {wanted} with commas between, not {text!r}")
+    return found
 
 
-def writable_folder(folder: Path) -> None:
-    """Fail before the work, not after it; make nothing yet."""
-    parents = (folder, *folder.absolute().parents)
-    nearest = next(parent for parent in parents if parent.exists())
-    if not nearest.is_dir():
-        raise ConfigurationError(f"{nearest} is a file; name a folder to write to")
-    if not os.access(nearest, os.W_OK):
-        raise ConfigurationError(f"cannot write to the folder {nearest}; name another one")
-
-
-def folder_names(runs: Sequence[Path]) -> list[str]:
-    """A name for each run that no other has: its folder's, numbered where they are alike."""
-    names = [path.resolve().name for path in runs]
-    return [
-        name if names.count(name) == 1 else f"{number + 1}-{name}"
-        for number, name in enumerate(names)
-    ]
+def pairs(flag: str, texts: Sequence[str] | None, example: str) -> dict[str, str]:
+    """Values by their names, out of texts such as gain=rsrp."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, _, value = (part.strip() for part in text.partition("="))
+        if not (name and value):
+            raise ConfigurationError(f"{flag} takes {example}, not {text!r}")
+        if name in found:
+            raise ConfigurationError(f"{flag} names {name} twice: {found[name]} and {value}")
+        found[name] = value
+    return found

@@ -2,44 +2,32 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from veilmap.cli.options import AllowMissing, Delta, console, writable_folder
+from veilmap.cli.options import declared, of_mechanisms, option
+from veilmap.cli.output import console, writable_file, write_json
+from veilmap.privacy.mechanisms import AggregateGaussian
 
 if TYPE_CHECKING:
     from veilmap.federation.planning import PrivacyPlan
 
 
 def plan(
-    users: Annotated[int, typer.Option(min=2, help="How many will take part.")],
-    epsilon: Annotated[float, typer.Option(help="ε of the promise to every user.")],
-    delta: Delta = None,
-    cells: Annotated[
-        int, typer.Option(min=1, help="Cells of the map, or of a tile's window with its users.")
-    ] = 10_000,
-    links: Annotated[int, typer.Option(min=1, help="Links of each user.")] = 200,
-    within: Annotated[
-        float | None,
-        typer.Option(help="A loss in dB that is good enough: the plan with the fewest bytes."),
-    ] = None,
-    contribute: Annotated[
-        float, typer.Option(help="Probability of a gradient in an answer, else noise alone.")
-    ] = 1.0,
-    allow_missing: AllowMissing = None,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", help="Also write the plan to this file.")
-    ] = None,
+    users: int = option(..., "How many will take part.", min=2),
+    epsilon: float = option(..., "ε of the promise to every user."),
+    delta: float | None = of_mechanisms("delta"),
+    cells: int = option(10_000, "Cells of the map, or of a tile's window with its users.", min=1),
+    links: int = option(200, "Links of each user.", min=1),
+    within: float | None = option(None, "Acceptable loss in dB: take the plan of fewest bytes."),
+    contribute: float = option(1.0, "Probability of a gradient in an answer, else noise alone."),
+    allow_missing: float = declared("dropout", AggregateGaussian),
+    json_out: Path | None = option(None, "Also write the plan to this file.", "--json"),
 ) -> None:
     """Choose rounds, cohort, clip and noise for a promise, and say what to expect."""
-    from veilmap._util import files
     from veilmap.cli import tables
     from veilmap.federation import planning
 
-    if json_out is not None:
-        writable_folder(json_out.parent)
-    options = {} if allow_missing is None else {"dropout": allow_missing}
+    writable_file(json_out)
     chosen = planning.plan(
         users,
         epsilon,
@@ -48,15 +36,13 @@ def plan(
         links=links,
         within=within,
         contribute=contribute,
-        **options,
+        dropout=allow_missing,
     )
     described = chosen.as_dict(chosen.seconds()) | {"command": _command(chosen)}
     console.print(tables.plan_table(described))
     console.print(chosen.assumptions)
     console.print(described["command"], soft_wrap=True)
-    if json_out is not None:
-        files.write_json(described, json_out)
-        console.print(f"Wrote {json_out}")
+    write_json(described, json_out)
 
 
 def _command(plan: "PrivacyPlan") -> str:

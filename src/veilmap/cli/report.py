@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.markup import escape
 
-from veilmap.cli.options import console, folder_names, writable_folder
+from veilmap.cli.options import DATA, TEST, argument, option
+from veilmap.cli.output import console, folder_names, writable_file
 from veilmap.errors import ConfigurationError
 from veilmap.federation.study import unpublished
 
@@ -15,32 +14,20 @@ _ENDINGS = (".html", ".htm")
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File to write, .html; by default RUN/report.html, with several runs"
-            " veilmap-report.html."
-        ),
-    ] = None,
-    user: Annotated[
-        str | None, typer.Option(help="Whom to look at, by id; by default a typical user.")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="The users' measurements; by default where the run says they are."),
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
-    ] = None,
-    study: Annotated[
-        bool,
-        typer.Option(
-            "--study",
-            help="Show of runs of aggregate what their guarantee does not cover as well, such as"
-            " the audit; every such section is marked as not for publication.",
-        ),
-    ] = False,
+    runs: list[Path] = argument("Folders of finished runs."),
+    out: Path | None = option(
+        None,
+        "File to write, .html; by default RUN/report.html, with several runs veilmap-report.html.",
+    ),
+    user: str | None = option(None, "Whom to look at, by id; by default a typical user."),
+    data: Path | None = DATA,
+    test: Path | None = TEST,
+    study: bool = option(
+        False,
+        "Show of runs of aggregate what their guarantee does not cover as well, such as"
+        " the audit; every such section is marked as not for publication.",
+        "--study",
+    ),
 ) -> None:
     """Write a page about runs: the map, the training, what the server sees, the audit.
 
@@ -72,7 +59,5 @@ def _file(runs: Sequence[Path], out: Path | None, study: bool) -> Path:
         path = (unpublished(runs[0]) if study else runs[0]) / "report.html"
     if path.suffix.lower() not in _ENDINGS:
         raise ConfigurationError(f"{path}: a report is written as .html")
-    if path.is_dir():
-        raise ConfigurationError(f"{path} is a folder; name a file to write")
-    writable_folder(path.parent)
+    writable_file(path)
     return path

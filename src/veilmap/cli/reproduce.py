@@ -4,12 +4,10 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from veilmap.cli.options import console, progress_bar, writable_folder
-from veilmap.errors import ConfigurationError
+from veilmap.cli.options import argument, option, pairs
+from veilmap.cli.output import console, progress_bar, writable_file, writable_folder
 
 if TYPE_CHECKING:
     from veilmap.paper.running import TaskPlan
@@ -17,29 +15,15 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Experiments, or all; without any, they are listed.", show_default=False
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small settings: to see that it runs, in seconds.")
-    ] = False,
-    seeds: Annotated[str, typer.Option(help="Cities to repeat it on, such as 0,1,2,3,4.")] = "",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Another setting, such as budgets=1,10 (may be repeated)."),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for reports, figures and what was computed.")
-    ] = Path("veilmap-reproduction"),
-    json_out: Annotated[
-        Path | None, typer.Option("--json", help="Also write all numbers to this file.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; by default one for each core.")
-    ] = None,
+    names: list[str] | None = argument(
+        "Experiments, or all; without any, they are listed.", default=None, show_default=False
+    ),
+    quick: bool = option(False, "Small settings: to see that it runs, in seconds.", "--quick"),
+    seeds: str = option("", "Cities to repeat it on, such as 0,1,2,3,4."),
+    settings: list[str] | None = option(None, "A setting: budgets=1,10 (repeatable).", "--set"),
+    out: Path = option(Path("veilmap-reproduction"), "Folder for reports, figures and results."),
+    json_out: Path | None = option(None, "Also write all numbers to this file.", "--json"),
+    workers: int | None = option(None, "Processes; by default one for each core.", min=1),
 ) -> None:
     """Compute the paper's tables, figures and theorems, beside the paper's own figures.
 
@@ -55,10 +39,11 @@ def reproduce(
     if not names:
         console.print(tables.experiment_list(experiments.EXPERIMENTS))
         return
-    given = _settings(settings or []) | ({"seeds": seeds} if seeds else {})
+    given = pairs("--set", settings, "NAME=VALUE such as budgets=1,10")
+    given |= {"seeds": seeds} if seeds else {}
     chosen = experiments.chosen(names, quick=quick, settings=given)
-    for folder in (out, json_out.parent if json_out else out):
-        writable_folder(folder)
+    writable_folder(out)
+    writable_file(json_out)
     store = Store(out / "computed")
     plan = running.TaskPlan.of((task for one in chosen for task in one.tasks()), store)
     processes = running.processes(plan, workers)
@@ -98,15 +83,6 @@ def _run(plan: "TaskPlan", store: "Store", processes: int) -> "dict[Task, Outcom
             progress.update(bar, advance=task.weight, note=task.label)
 
         return running.run(plan, store, workers=processes, on_done=on_done)
-
-
-def _settings(texts: Sequence[str]) -> dict[str, str]:
-    """Settings out of texts such as budgets=1,10."""
-    pairs = [text.partition("=") for text in texts]
-    for (name, sign, value), text in zip(pairs, texts, strict=True):
-        if not (name.strip() and sign and value.strip()):
-            raise ConfigurationError(f"--set takes NAME=VALUE such as budgets=1,10, not {text!r}")
-    return {name.strip(): value for name, _, value in pairs}
 
 
 def _command(names: Sequence[str], quick: bool, seeds: str, settings: Sequence[str]) -> str:

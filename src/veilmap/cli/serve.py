@@ -2,53 +2,38 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from veilmap._util.files import existing
-from veilmap.cli.options import console, writable_folder
+from veilmap.cli.options import argument, option
+from veilmap.cli.output import console, writable_folder
 from veilmap.errors import ConfigurationError
 
 _SHORTEST_TOKEN = 16
 
 
 def serve(
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Folders of runs, or folders that hold some; by default what NEW_RUNS holds, or"
-            " a demo run that is started and shown live."
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; beyond loopback a token is required.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port; 8765 or a free one by default.")
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="VEILMAP_TOKEN", help="Access token; generated if required."),
-    ] = None,
-    new_runs: Annotated[
-        Path, typer.Option(help="Folder for runs that are started on the page.")
-    ] = Path("veilmap-runs"),
-    buildings: Annotated[
-        Path | None,
-        typer.Option(help="Footprints to draw the maps on: .geojson or .gpkg."),
-    ] = None,
-    study: Annotated[
-        bool,
-        typer.Option(
-            "--study",
-            help="Show of runs of aggregate what their guarantee does not cover as well, such as"
-            " users' places; it is marked as not for publication.",
-        ),
-    ] = False,
-    open_page: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
-    ] = False,
+    runs: list[Path] | None = argument(
+        "Folders of runs, or folders that hold some; by default what NEW_RUNS holds, or"
+        " a demo run that is started and shown live.",
+        default=None,
+    ),
+    host: str = option("127.0.0.1", "Address to listen on; beyond loopback a token is required."),
+    port: int | None = option(None, "Port; 8765 or a free one by default.", min=0, max=65535),
+    token: str | None = option(
+        None, "Access token; generated if required.", envvar="VEILMAP_TOKEN"
+    ),
+    new_runs: Path = option(Path("veilmap-runs"), "Folder for runs that are started on the page."),
+    buildings: Path | None = option(None, "Footprints to draw the maps on: .geojson or .gpkg."),
+    study: bool = option(
+        False,
+        "Show of runs of aggregate what their guarantee does not cover as well, such as"
+        " users' places; it is marked as not for publication.",
+        "--study",
+    ),
+    open_page: bool = option(False, "Open the page in a browser.", "--open/--no-open"),
 ) -> None:
     """Show runs in a browser: the map, the training, and what the server could learn.
 
@@ -57,32 +42,18 @@ def serve(
     """
     for path in runs or ():
         if not path.is_dir():
-            raise ConfigurationError(
-                f"{path} is no folder: name a run's folder, or one that holds runs"
-            )
+            raise ConfigurationError(f"{path} is no folder: name a run's folder, or one of runs")
     if buildings is not None:
         existing(buildings)
     if token is not None and len(token) < _SHORTEST_TOKEN:
-        raise ConfigurationError(
-            f"the token is too short to keep anybody out: {_SHORTEST_TOKEN} letters"
-        )
+        raise ConfigurationError(f"token must have at least {_SHORTEST_TOKEN} letters", "token")
     writable_folder(new_runs)
-    show(
-        runs or [], new_runs=new_runs, buildings=buildings, study=study, open_page=open_page,
-        host=host, port=port, token=token,
-    )  # fmt: skip
+    settings = {"new_runs": new_runs, "buildings": buildings, "study": study}
+    show(runs or [], host, port, token, open_page=open_page, **settings)
 
 
-def show(
-    runs: Sequence[Path],
-    *,
-    new_runs: Path,
-    open_page: bool,
-    buildings: Path | None = None,
-    study: bool = False,
-    **address: Any,
-) -> None:
-    """Serve runs until Ctrl-C, and say where."""
+def show(runs: Sequence[Path], *address: Any, open_page: bool, **settings: Any) -> None:
+    """Serve runs at an address (host, port, token) until Ctrl-C, and say where."""
     from veilmap.web.serving import Address, serve
 
     def on_ready(url: str) -> None:
@@ -91,7 +62,4 @@ def show(
         if open_page:
             typer.launch(url)
 
-    serve(
-        runs, Address(**address), new_runs=new_runs, buildings=buildings, study=study,
-        on_ready=on_ready,
-    )  # fmt: skip
+    serve(runs, Address(*address), on_ready=on_ready, **settings)

@@ -1,13 +1,14 @@
 """What `veilmap export` is about: a map, and base stations by id or by place."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap.cli.options import numbers
 from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.layers.known import such_as
 from veilmap.model.radio_map import RadioMap
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChosenStations:
-    """Base stations, (B, 3) in the map's metres, and their ids; named by place they have none."""
+    """Base stations, (B, 3) in the map's metres, with their ids.
+
+    Those that are named by place have none, and perhaps azimuths and beam widths in degrees.
+    """
 
     xyz: NDArray[np.float64]
     ids: tuple[str, ...] | None = None
+    azimuths: Sequence[float] = ()
+    beam_widths: Sequence[float] = ()
 
     def __len__(self) -> int:
         return len(self.xyz)
@@ -35,6 +41,20 @@ class ChosenStations:
     def first(self) -> tuple[NDArray[np.float64], str | None]:
         """Where the first one is, and its id."""
         return self.xyz[0], None if self.ids is None else self.ids[0]
+
+    def looking(
+        self, azimuths: Sequence[float] | None, beam_widths: Sequence[float] | None
+    ) -> "ChosenStations":
+        """The same stations with antennas, one for each that is named by place, or none."""
+        for flag, given in (("--azimuth", azimuths), ("--beam-width", beam_widths)):
+            if len(given or ()) not in (0, self.by_place):
+                raise ConfigurationError(
+                    f"{flag} is given {len(given or ())} times for {self.by_place} base stations"
+                    " named by place; give it once for each (nan where it is not known)"
+                )
+        if beam_widths and not azimuths:
+            raise ConfigurationError("--beam-width needs --azimuth: where the beam looks")
+        return replace(self, azimuths=azimuths or (), beam_widths=beam_widths or ())
 
 
 @dataclass(frozen=True)
@@ -55,67 +75,71 @@ class NamedMap:
         run = OpenRun(path, data=data, study=True)
         return cls(path, run.finished_map(), run)
 
+    @property
     def stations(self) -> ChosenStations:
         """The base stations of the run; none for a mere map."""
         return ChosenStations(*self.run.stations) if self.run else ChosenStations(np.empty((0, 3)))
 
-
-def named(
-    subject: NamedMap, ids: Sequence[str], bs: Sequence[str], bs_latlon: Sequence[str]
-) -> ChosenStations:
-    """The base stations that options name."""
-    if ids and (bs or bs_latlon):
-        raise ConfigurationError(
-            "--station knows an offset and a pattern, --bs does not: name all base stations by id,"
-            " or all by place"
-        )
-    if ids:
-        return _by_id(subject, ids)
-    return ChosenStations(_places(subject.radio_map.grid.crs, bs, bs_latlon))
-
-
-def only_one(subject: NamedMap, layer: str, stations: ChosenStations) -> ChosenStations:
-    """The one base station of ``layer``, or how to name it."""
-    if len(stations) == 1:
-        return stations
-    known = subject.stations()
-    if len(stations) == 0 and len(known) == 1:
-        return known
-    if len(stations) == 0 and layer == "los" and len(np.unique(known.xyz, axis=0)) == 1:
-        return ChosenStations(known.xyz[:1])  # the place alone decides
-    way, such = "--bs x,y,z", ""
-    if known.ids:
-        way, such = f"--station ID or {way}", f"; the run has {len(known)}, such as {known.ids[0]}"
-    raise ConfigurationError(f"{layer} needs one base station: name it with {way}{such}")
-
-
-def _by_id(subject: NamedMap, ids: Sequence[str]) -> ChosenStations:
-    if not subject.run:
-        raise ConfigurationError(
-            f"{subject.path} is a map, which does not say where its base stations are: name the"
-            " run's folder instead, or the place with --bs x,y,z"
-        )
-    known = subject.stations()
-    if not known.ids:
-        raise ConfigurationError(
-            f"the run in {subject.path} was not told where base stations are: name the place with"
-            " --bs x,y,z"
-        )
-    rows = []
-    for wanted in ids:
-        own = [row for row, one in enumerate(known.ids) if one == wanted]
-        if not own:
+    def named(
+        self,
+        ids: Sequence[str] | None,
+        bs: Sequence[str] | None,
+        bs_latlon: Sequence[str] | None,
+    ) -> ChosenStations:
+        """The base stations that options name."""
+        if not ids:
+            return ChosenStations(_places(self.radio_map.grid.crs, bs or (), bs_latlon or ()))
+        if bs or bs_latlon:
             raise ConfigurationError(
-                f"the run in {subject.path} has no base station {wanted!r};"
-                f" {such_as([*dict.fromkeys(known.ids)])}"
+                "--station knows an offset and a pattern, --bs does not: name all base stations by"
+                " id, or all by place"
             )
-        if len(own) > 1:
+        if not self.run:
             raise ConfigurationError(
-                f"base station {wanted!r} of {subject.path} is at {len(own)} places: name one with"
-                f" --bs, such as {_text(known.xyz[own[0]])}"
+                f"{self.path} is a map, which does not say where its base stations are: name the"
+                " run's folder instead, or the place with --bs x,y,z"
             )
-        rows += own
-    return ChosenStations(known.xyz[rows], tuple(ids))
+        if not self.stations.ids:
+            raise ConfigurationError(
+                f"the run in {self.path} was not told where base stations are: name the place with"
+                " --bs x,y,z"
+            )
+        return ChosenStations(self.stations.xyz[[self._row(one) for one in ids]], tuple(ids))
+
+    def _row(self, wanted: str) -> int:
+        """Which of the run's base stations has that id."""
+        known = self.stations
+        ids = known.ids or ()
+        rows = [row for row, one in enumerate(ids) if one == wanted]
+        if not rows:
+            raise ConfigurationError(
+                f"the run in {self.path} has no base station {wanted!r};"
+                f" {such_as([*dict.fromkeys(ids)])}"
+            )
+        if len(rows) > 1:
+            place = ",".join(f"{round(value, 2):.12g}" for value in known.xyz[rows[0]].tolist())
+            raise ConfigurationError(
+                f"base station {wanted!r} of {self.path} is at {len(rows)} places: name one with"
+                f" --bs, such as {place}"
+            )
+        return rows[0]
+
+    def only_one(self, layer: str, stations: ChosenStations) -> ChosenStations:
+        """The one base station of ``layer``, or how to name it."""
+        known = self.stations
+        if len(stations) == 1:
+            return stations
+        if len(stations) == 0 and len(known) == 1:
+            return known
+        if len(stations) == 0 and layer == "los" and len(np.unique(known.xyz, axis=0)) == 1:
+            return ChosenStations(known.xyz[:1])  # the place alone decides
+        way, such = "--bs x,y,z", ""
+        if known.ids:
+            way, such = (
+                f"--station ID or {way}",
+                f"; the run has {len(known)}, such as {known.ids[0]}",
+            )
+        raise ConfigurationError(f"{layer} needs one base station: name it with {way}{such}")
 
 
 def _places(crs: str | None, bs: Sequence[str], bs_latlon: Sequence[str]) -> NDArray[np.float64]:
@@ -130,19 +154,3 @@ def _places(crs: str | None, bs: Sequence[str], bs_latlon: Sequence[str]) -> NDA
             raise ConfigurationError(f"--bs-latlon: {error}") from None
         stations.append([*xy.tolist(), z])
     return np.array(stations, dtype=np.float64).reshape(-1, 3)
-
-
-def numbers(option: str, text: str, count: int | None = None) -> list[float]:
-    """Numbers out of a text such as 1,2,3."""
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not np.isfinite(found).all() or count not in (None, len(found)):
-        wanted = f"{count} numbers" if count else "numbers"
-        raise ConfigurationError(f"{option} takes {wanted} with commas between, not {text!r}")
-    return found
-
-
-def _text(xyz: NDArray[np.float64]) -> str:
-    return ",".join(f"{round(value, 2):.12g}" for value in xyz.tolist())

@@ -1,9 +1,10 @@
 """Results as tables for a terminal of eighty columns."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
 from rich.table import Table
@@ -13,12 +14,11 @@ from veilmap import reports
 from veilmap.auditing.audit import Audit
 from veilmap.paper import results
 from veilmap.paper.experiment import Experiment
-from veilmap.reports import metres
 from veilmap.reports.demo import Row
 
 if TYPE_CHECKING:
     from veilmap.compare import Comparison
-    from veilmap.flower.deploy import Process
+    from veilmap.flower.deploy.processes import Process
     from veilmap.ingest import Check
 
 _STATIONS_SHOWN = 40
@@ -26,97 +26,77 @@ _STATIONS_SHOWN = 40
 
 def demo_table(rows: Sequence[Row], seed: int) -> Table:
     """Map error and attackers' error of every scheme of the demo."""
-    table = _table(f"Map error on 200 unseen users; attackers' median error in m (seed {seed})")
-    table.add_column("method", no_wrap=True)
-    _numbers(table, "MAE (dB)", "centroid", "informed")
-    table.add_column("informed attack", no_wrap=True)
-    for row in rows:
-        centroid, strongest = (
-            "" if value is None else metres(value) for value in (row.centroid_m, row.strongest_m)
-        )
-        mae = _number(row.mae_db, 2) or "–"
-        table.add_row(row.name, mae, centroid, strongest, row.strongest or row.note)
-    return table
+    columns = ["method", "#MAE (dB)", "#centroid", "#informed", "informed attack"]
+    title = f"Map error on 200 unseen users; attackers' median error in m (seed {seed})"
+    return _table(
+        title,
+        columns,
+        (
+            [
+                row.name,
+                _number(row.mae_db) or "–",
+                _metres(row.centroid_m),
+                _metres(row.strongest_m),
+                row.strongest or row.note,
+            ]
+            for row in rows
+        ),
+    )
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
     """A plan for a promise, as `PrivacyPlan.as_dict` gives it."""
-    table = _table(f"{plan['users']:,} users with ε = {plan['epsilon']:.3g}, δ = {plan['delta']:g}")
-    table.add_column("what", no_wrap=True)
-    table.add_column("")
     asked = f"{plan['cohort']:,} of them a round, each in {plan['rounds_each']}"
-    table.add_row("rounds", f"{plan['rounds']}; {asked}")
-    table.add_row("clip", f"{plan['clip']:g}")
-    if plan["contribute"] < 1:
-        table.add_row("gradient in an answer", f"with probability {plan['contribute']:g}")
-    noise = plan["noise_multiplier"]
-    table.add_row("noise on each sum", f"{noise:.3g} × the largest contribution in every cell")
-    table.add_row("expected loss", f"{plan['expected_loss_db']:.2f} dB")
-    table.add_row(
-        "a user sends",
-        f"{_bytes(plan['upload_bytes'])} a round ({plan['bits_a_cell']} bits a cell),"
-        f" {_bytes(plan['sent_bytes'])} in all",
-    )
-    table.add_row("a user receives", f"{_bytes(plan['received_bytes'])} in all")
-    table.add_row(
-        "a user computes",
-        f"{1e3 * plan['seconds_a_round']:.2g} ms a round, {plan['seconds']:.2g} s in all"
-        " (a core of this machine)",
-    )
-    return table
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
+    rows = {
+        "rounds": f"{plan['rounds']}; {asked}",
+        "clip": f"{plan['clip']:g}",
+        "gradient in an answer": f"with probability {plan['contribute']:g}",
+        "noise on each sum": f"{plan['noise_multiplier']:.3g} × the largest contribution in every"
+        " cell",
+        "expected loss": f"{plan['expected_loss_db']:.2f} dB",
+        "a user sends": f"{_bytes(plan['upload_bytes'])} a round ({plan['bits_a_cell']} bits a"
+        f" cell), {_bytes(plan['sent_bytes'])} in all",
+        "a user receives": f"{_bytes(plan['received_bytes'])} in all",
+        "a user computes": f"{1e3 * plan['seconds_a_round']:.2g} ms a round,"
+        f" {plan['seconds']:.2g} s in all (a core of this machine)",
+    }
+    if plan["contribute"] == 1:
+        del rows["gradient in an answer"]
+    title = f"{plan['users']:,} users with ε = {plan['epsilon']:.3g}, δ = {plan['delta']:g}"
+    return _table(title, ["what", "~"], rows.items())
 
 
 def audit_table(audit: Audit, path: Path) -> Table:
     """Every attack in the first, middle and last round, and with all rounds together."""
     what = f"Where attackers place the users of {path.resolve().name}: {reports.label(audit)}"
-    table = _table(reports.marked(audit.study, what))
+    columns = [*reports.COLUMNS[:2], *(f"#{title}" for title in reports.COLUMNS[2:])]
+    table = _table(reports.marked(audit.study, what), columns)
     table.caption = reports.UNITS
-    for title in reports.COLUMNS[:2]:
-        table.add_column(title, no_wrap=True)
-    _numbers(table, *reports.COLUMNS[2:])
-    before = ""
-    for name, *figures in reports.table_rows(audit):
-        if before and name != before:
-            table.add_section()
-        table.add_row("" if name == before else name, *figures)
-        before = name
+    for name, rows in groupby(reports.table_rows(audit), key=lambda row: row[0]):
+        for number, (_, *figures) in enumerate(rows):
+            table.add_row("" if number else name, *figures)
+        table.add_section()
     return table
 
 
 def tradeoff_table(audits: Mapping[str, Audit]) -> Table:
     """Map error against the strongest attack, one line a run."""
     study = reports.study_among(audits.values())
-    table = _table(reports.marked(study, "Map error against the strongest attack"))
-    for title in reports.TRADEOFF_COLUMNS:
-        number = "(" in title  # has a unit
-        table.add_column(title, justify="right" if number else "left", no_wrap=True)
-    for row in reports.tradeoff_rows(audits):
-        table.add_row(*row)
-    return table
+    # Numbers have a unit.
+    columns = [f"#{title}" if "(" in title else title for title in reports.TRADEOFF_COLUMNS]
+    title = reports.marked(study, "Map error against the strongest attack")
+    return _table(title, columns, reports.tradeoff_rows(audits))
 
 
 def experiment_list(experiments: Mapping[str, type[Experiment]]) -> Table:
     """What can be reproduced, and what it shows."""
-    table = _table("veilmap reproduce NAME …, or all")
-    table.add_column("name", no_wrap=True)
-    table.add_column("what")
-    for name, experiment in experiments.items():
-        table.add_row(name, experiment.title)
-    return table
+    rows = ([name, experiment.title] for name, experiment in experiments.items())
+    return _table("veilmap reproduce NAME …, or all", ["name", "~what"], rows)
 
 
 def result_table(result: results.Table) -> Table:
     """An experiment's table."""
-    table = _table(result.title)
-    table.add_column(result.columns[0], no_wrap=True)
+    table = _table(result.title, result.columns[:1])
     for title in result.columns[1:]:
         table.add_column(title, justify="right")
     for row in result.text():
@@ -138,41 +118,33 @@ def findings(result: results.Result) -> Text:
 
 def process_table(processes: "Sequence[Process]") -> Table:
     """A federation's processes."""
-    table = _table("The federation on this host")
-    table.add_column("process", no_wrap=True)
-    _numbers(table, "pid")
-    table.add_column("")
-    table.add_column("log")
-    for one in processes:
-        state = "running" if one.running else "stopped"
-        table.add_row(one.name, "" if one.pid is None else str(one.pid), state, one.log.name)
-    return table
+    rows = (
+        [one.name, str(one.pid or ""), "running" if one.running else "stopped", one.log.name]
+        for one in processes
+    )
+    return _table("The federation on this host", ["process", "#pid", "~", "~log"], rows)
 
 
 def check_table(check: "Check") -> Table:
     """What a file of measurements holds."""
-    table = _table(f"Measurements in {Path(check.file).name}")
-    table.add_column("what", no_wrap=True)
-    table.add_column("")
-    for name, text in check.lines():
-        table.add_row(name, text)
-    return table
+    return _table(f"Measurements in {Path(check.file).name}", ["what", "~"], check.lines())
 
 
 def coverage_table(check: "Check") -> Table:
     """What is known of each base station."""
-    table = _table("Base stations")
-    table.add_column("base station", overflow="ellipsis")
-    _numbers(table, "rows", "users", "median gain (dB)", "nearest (m)", "farthest (m)")
-    for one in check.stations[:_STATIONS_SHOWN]:
-        table.add_row(
+    columns = ["#rows", "#users", "#median gain (dB)", "#nearest (m)", "#farthest (m)"]
+    rows = (
+        [
             one.bs,
             f"{one.rows:,}",
             f"{one.users:,}",
             f"{one.gain_median_db:.1f}",
             f"{one.nearest_m:,.0f}",
             f"{one.farthest_m:,.0f}",
-        )
+        ]
+        for one in check.stations[:_STATIONS_SHOWN]
+    )
+    table = _table("Base stations", ["~base station", *columns], rows)
     more = len(check.stations) - _STATIONS_SHOWN
     if more > 0:
         table.caption = f"and {more} more (all of them with --json)"
@@ -181,52 +153,59 @@ def coverage_table(check: "Check") -> Table:
 
 def doubts(check: "Check") -> Text:
     """What looks wrong, one line each; empty if nothing does."""
-    text = Text()
-    for doubt in check.doubts:
-        text.append("! ", style="red")
-        text.append(f"{doubt}\n")
-    return text
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-
-
-def _numbers(table: Table, *titles: str) -> None:
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-
-
-def _number(value: float | None, digits: int, sign: str = "-") -> str:
-    return "" if value is None or math.isnan(value) else f"{value:{sign}.{digits}f}"
+    lines = [part for doubt in check.doubts for part in (("! ", "red"), f"{doubt}\n")]
+    return Text.assemble(*lines)
 
 
 def comparison_tables(comparison: "Comparison") -> list[Table]:
     """A table for each way of setting test data aside."""
-    rows = comparison.summaries()
+    columns = ["method", "#MAE (dB)", "#±", "#RMSE", "#cost", "#s", "~model"]
     found = []
-    for scheme in dict.fromkeys(row.scheme for row in rows):
-        own = [row for row in rows if row.scheme == scheme]
-        table = _table(f"Error on test data: {scheme}, {own[0].folds} folds")
-        table.caption = (
-            "±: standard error over folds; cost: MAE above our central mode; seconds a fold"
-        )
-        table.add_column("method", no_wrap=True)
-        _numbers(table, "MAE (dB)", "±", "RMSE", "cost", "s")
-        table.add_column("model")
-        for row in own:
-            cost = "" if row.method == "central" else _number(row.cost_db, 2, sign="+")
-            table.add_row(
+    for scheme, group in groupby(comparison.summaries(), key=lambda row: row.scheme):
+        own = list(group)
+        rows = (
+            [
                 row.method,
                 f"{row.mae_db:.2f}",
-                _number(row.spread_db, 2),
+                _number(row.spread_db),
                 f"{row.rmse_db:.2f}",
-                cost,
+                "" if row.method == "central" else _number(row.cost_db, sign="+"),
                 f"{row.seconds:.1f}",
                 _models(row.models),
-            )
+            ]
+            for row in own
+        )
+        table = _table(f"Error on test data: {scheme}, {own[0].folds} folds", columns, rows)
+        table.caption = "±: standard error over folds; cost: MAE above central; s: per fold"
         found.append(table)
     return found
+
+
+def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]] = ()) -> Table:
+    """A table; #: a column of numbers, ~: one whose text may wrap."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in columns:
+        justify: Literal["right", "left"] = "right" if name.startswith("#") else "left"
+        table.add_column(name.lstrip("#~"), justify=justify, no_wrap=not name.startswith("~"))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _metres(value: float | None) -> str:
+    return "" if value is None else reports.metres(value)
+
+
+def _number(value: float | None, sign: str = "-") -> str:
+    return "" if value is None or math.isnan(value) else f"{value:{sign}.2f}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
 
 
 def _models(models: Sequence[tuple[str, int]]) -> str:

@@ -2,42 +2,29 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from veilmap import flower
 from veilmap._util.options import options_of
 from veilmap.cli.options import (
-    AllowMissing,
-    Budget,
-    Clip,
-    Contribute,
-    Delta,
-    Epsilon,
-    Sees,
-    Tradeoff,
-    console,
+    SERVER_SEES,
+    TEST,
+    argument,
     counted,
-    flag,
+    declared,
     listed,
-    progress_bar,
-    writable_folder,
+    numbers,
+    of_mechanisms,
+    option,
 )
-from veilmap.cli.stations import numbers
+from veilmap.cli.output import console, progress_bar, sentence, writable_folder
 from veilmap.data.folders import Crowd, without_antennas
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
-from veilmap.federation import (
-    HistoryRow,
-    Model,
-    NoiseAwareStep,
-    Participation,
-    Recording,
-    Run,
-)
+from veilmap.federation import HistoryRow, Model, NoiseAwareStep, Participation, Recording, Run
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.federation.model import Calibrated
@@ -59,102 +46,63 @@ _DEGREES = 2
 
 
 def train(
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Measurements, .csv or .parquet, or a folder of .parquet parts; without it, a"
-            " synthetic city."
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the run.")] = Path("veilmap-run"),
-    mechanism: Annotated[
-        str, typer.Option(help=f"What clients do to gradients: {', '.join(MECHANISMS)}.")
-    ] = "aligned",
-    budget: Budget = None,
-    tradeoff: Tradeoff = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    clip: Clip = None,
-    server_sees: Sees = None,
-    degrees: Annotated[
-        int, typer.Option(min=2, max=4, help="Degrees of obstruction, each with a law of its own.")
-    ] = _DEGREES,
-    calibrate: Annotated[
-        str, typer.Option(help="Learn offsets in dB of stations, devices, or stations,devices.")
-    ] = "",
-    buildings: Annotated[
-        Path | None,
-        typer.Option(help="Public heights to start from: .tif surface, .geojson or .gpkg."),
-    ] = None,
-    ground: Annotated[
-        str | None,
-        typer.Option(help="Height of the ground under a surface in metres, or a terrain .tif."),
-    ] = None,
-    residual: Annotated[
-        float | None,
-        typer.Option(help="Learn what obstacles leave over, on points this many metres apart."),
-    ] = None,
-    choose_on: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your own measurements: choose degrees and residual on them, not on users'."
-        ),
-    ] = None,
-    no_antennas: Annotated[
-        bool, typer.Option("--no-antennas", help="Take all antennas of DATA to be isotropic.")
-    ] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 200,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Of noise, for studies: with one there is no promise. Without it noise is"
-            " cryptographically random.",
-        ),
-    ] = None,
-    city: Annotated[int, typer.Option(min=0, help="Which synthetic city.")] = 0,
-    users: Annotated[int, typer.Option(min=1, help="Users of the synthetic city.")] = 100,
-    test: Annotated[
-        Path | None, typer.Option(help="Measurements for the map's error, .csv or .parquet.")
-    ] = None,
-    cell_size: Annotated[float, typer.Option(help="Side of the map's cells, in metres.")] = 3.0,
-    area: Annotated[
-        str | None,
-        typer.Option(
-            help="WEST,SOUTH,EAST,NORTH of the map in DATA's metres; by default what DATA covers."
-            " It is published: aggregate needs it."
-        ),
-    ] = None,
-    stations: Annotated[
-        Path | None,
-        typer.Option(
-            help="Public base stations, .csv with bs,x,y,z in DATA's metres; by default those in"
-            " DATA. They are published: aggregate needs them."
-        ),
-    ] = None,
-    tile: Annotated[float | None, flag("side", Tiling)] = None,
-    tile_margin: Annotated[float, flag("margin", Tiling)] = Tiling().margin,
-    share: Annotated[float, flag("share", Participation)] = Participation().share,
-    in_turns: Annotated[bool, flag("in_turns", Participation)] = False,
-    contribute: Contribute = None,
-    dropout: Annotated[float, flag("dropout", Participation)] = Participation().dropout,
-    late: Annotated[float, flag("late", Participation)] = Participation().late,
-    allow_missing: AllowMissing = None,
-    keep_uploads: Annotated[
-        str, typer.Option(help="Rounds whose uploads to keep: 1,50,200 or all.")
-    ] = "",
-    keep_users: Annotated[
-        str, typer.Option(help="Keep only these users' uploads: ids such as 3,7.")
-    ] = "",
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Rounds between them.")] = 10,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in OUT.")] = False,
-    engine: Annotated[
-        str, typer.Option(help="in-process, or flower: simulated nodes, one for each user.")
-    ] = "in-process",
-    ray_address: Annotated[
-        str | None,
-        typer.Option(help="A Ray cluster that simulates the nodes: auto, or host:port (flower)."),
-    ] = None,
+    data: Path | None = argument(
+        "Measurements, .csv or .parquet, or a folder of .parquet parts; without it, a"
+        " synthetic city.",
+        default=None,
+    ),
+    out: Path = option(Path("veilmap-run"), "Folder for the run."),
+    mechanism: str = option("aligned", f"What clients do to gradients: {', '.join(MECHANISMS)}."),
+    budget: float | None = of_mechanisms("noise_budget"),
+    tradeoff: float | None = of_mechanisms("tradeoff"),
+    epsilon: float | None = of_mechanisms("epsilon"),
+    delta: float | None = of_mechanisms("delta"),
+    clip: float | None = of_mechanisms("clip"),
+    server_sees: str | None = SERVER_SEES,
+    degrees: int = option(_DEGREES, "Degrees of obstruction, each with its own law.", min=2, max=4),
+    calibrate: str = option("", "Learn offsets in dB of stations, devices, or stations,devices."),
+    buildings: Path | None = option(None, "Public heights to start from: .tif, .geojson or .gpkg."),
+    ground: str | None = option(None, "Ground under a surface model: metres, or a terrain .tif."),
+    residual: float | None = option(None, "Learn a residual field on points so many metres apart."),
+    choose_on: Path | None = option(
+        None, "Your own measurements: choose degrees and residual on them, not on users'."
+    ),
+    no_antennas: bool = option(False, "Treat antennas of DATA as isotropic.", "--no-antennas"),
+    rounds: int = option(200, "Training rounds.", min=1),
+    seed: int | None = option(
+        None,
+        "Of noise, for studies: with one there is no promise. Without it noise is"
+        " cryptographically random.",
+        min=0,
+    ),
+    city: int = option(0, "Which synthetic city.", min=0),
+    users: int = option(100, "Users of the synthetic city.", min=1),
+    test: Path | None = TEST,
+    cell_size: float = option(3.0, "Side of the map's cells, in metres."),
+    area: str | None = option(
+        None,
+        "WEST,SOUTH,EAST,NORTH of the map in DATA's metres; by default what DATA covers."
+        " It is published: aggregate needs it.",
+    ),
+    stations: Path | None = option(
+        None,
+        "Public base stations, .csv with bs,x,y,z in DATA's metres; by default those in"
+        " DATA. They are published: aggregate needs them.",
+    ),
+    tile: float | None = declared("side", Tiling, None),
+    tile_margin: float = declared("margin", Tiling),
+    share: float = declared("share", Participation),
+    in_turns: bool = declared("in_turns", Participation),
+    contribute: float | None = of_mechanisms("contribute"),
+    dropout: float = declared("dropout", Participation),
+    late: float = declared("late", Participation),
+    allow_missing: float | None = of_mechanisms("dropout"),
+    keep_uploads: str = option("", "Rounds whose uploads to keep: 1,50,200 or all."),
+    keep_users: str = option("", "Keep only these users' uploads: ids such as 3,7."),
+    checkpoint_every: int = option(10, "Rounds between them.", min=1),
+    resume: bool = option(False, "Go on with the run in OUT.", "--resume"),
+    engine: str = option("in-process", "in-process, or flower: a simulated node for each user."),
+    ray_address: str | None = option(None, "Ray cluster for --engine flower: auto, or host:port."),
 ) -> None:
     """Learn a radio map from users who keep their measurements.
 
@@ -167,9 +115,15 @@ def train(
     writable_folder(out)
     carrier = _engine(engine, ray_address)
     chosen = mechanism_from(
-        mechanism, noise_budget=budget, tradeoff=tradeoff, epsilon=epsilon, delta=delta, clip=clip,
-        dropout=allow_missing, contribute=contribute,
-    )  # fmt: skip
+        mechanism,
+        noise_budget=budget,
+        tradeoff=tradeoff,
+        epsilon=epsilon,
+        delta=delta,
+        clip=clip,
+        dropout=allow_missing,
+        contribute=contribute,
+    )
     source = Source(data, test, city, users, cell_size, buildings, _area(area), stations)
     _check_public(source, chosen)
     with progress_bar() as opening:
@@ -182,9 +136,15 @@ def train(
     crowd = without_antennas(links) if no_antennas else links
     heights = _public_heights(buildings, ground, grid)
     step, residual = _model(
-        choose_on, grid, degrees, residual, _calibrated(calibrate), heights,
-        fields=server_sees == "sums" or chosen.needs_sums, measured=data is not None,
-    )  # fmt: skip
+        choose_on,
+        grid,
+        degrees,
+        residual,
+        _calibrated(calibrate),
+        heights,
+        fields=server_sees == "sums" or chosen.needs_sums,
+        measured=data is not None,
+    )
     with progress_bar() as progress:
         # Not shown before a round is done: a mistake should leave one line and no bar.
         task = progress.add_task(mechanism, total=rounds, note="", visible=False)
@@ -203,7 +163,7 @@ def train(
             seed=seed,
             participation=Participation(share, dropout, late, in_turns),
             tiling=None if tile is None else Tiling(tile, tile_margin),
-            server_sees=trust_from(server_sees),
+            server_sees=cast("ServerSees | None", server_sees),
             engine=carrier,
             model=Model(
                 step=step,
@@ -233,9 +193,7 @@ def _engine(name: str, ray_address: str | None) -> Engine | None:
     if name != "in-process":
         raise ConfigurationError(f"--engine is in-process or flower, not {name!r}")
     if ray_address is not None:
-        raise ConfigurationError(
-            "--ray-address: a cluster simulates Flower's nodes: --engine flower"
-        )
+        raise ConfigurationError("--ray-address needs --engine flower")
     return None
 
 
@@ -250,7 +208,7 @@ def _say(run: Run, out: Path, promised: bool) -> None:
     console.print(f"{STUDY}: {said}" if measured and promised else said)
     if promised:
         made = promise(run.transcript.mechanism, last.epsilon, run.seed).words
-        console.print(made[0].upper() + made[1:], highlight=False)
+        console.print(sentence(made), highlight=False)
     if run.stopped:
         console.print(run.stopped)
     console.print(f"Wrote the run to {out}/")
@@ -314,15 +272,11 @@ def _public_heights(
     """What a file of buildings says about the map's cells."""
     if file is None:
         if ground is not None:
-            raise ConfigurationError(
-                "--ground belongs to a surface model: name it with --buildings"
-            )
+            raise ConfigurationError("--ground needs a surface model: name it with --buildings")
         return None
     options = {} if ground is None else {"ground": ground}
     if options and file.suffix.lower() not in (".tif", ".tiff"):
-        raise ConfigurationError(
-            "--ground belongs to a surface model (.tif); footprints have heights"
-        )
+        raise ConfigurationError("--ground needs a surface model (.tif), not footprints")
     return known_buildings.heights(file, grid, **options)
 
 
@@ -338,30 +292,20 @@ def mechanism_from(name: str, **options: float | None) -> Mechanism:
     return mechanisms.named(name, given, called={key: known[key].flag for key in given})
 
 
-def trust_from(text: str | None) -> ServerSees | None:
-    """The trust model that an option names."""
-    if text not in (None, "uploads", "sums"):
-        raise ConfigurationError(f"--server-sees is uploads or sums, not {text!r}")
-    return cast("ServerSees | None", text)
-
-
 def _rounds(text: str, rounds: int) -> set[int] | Literal["all"]:
     """Rounds from 0 out of a text such as 1,50, where people count from 1."""
-    if text.strip() == "all":
-        return "all"
-    chosen = counted("--keep-uploads", text)
-    if any(not 0 <= number < rounds for number in chosen):
+    if text.strip() in ("", "all"):
+        return "all" if text.strip() else set()
+    chosen = counted("--keep-uploads", text, "rounds such as 1,50 or all")
+    if any(not 1 <= number <= rounds for number in chosen):
         raise ConfigurationError(f"--keep-uploads: rounds count from 1 to {rounds}, not {text}")
-    return set(chosen)
+    return {number - 1 for number in chosen}
 
 
 def _users(text: str, links: Crowd) -> set[ClientId] | None:
     """The named users, or None for all."""
-    if not text.strip():
-        return None
     known: dict[str, ClientId] = {str(user): user for user in links.users.tolist()}
-    wanted = listed(text)
-    for name in wanted:
-        if name not in known:
-            raise ConfigurationError(f"--keep-users: no user {name} in the measurements")
-    return {known[name] for name in wanted}
+    unknown = [name for name in listed(text) if name not in known]
+    if unknown:
+        raise ConfigurationError(f"--keep-users: no user {unknown[0]} in the measurements")
+    return {known[name] for name in listed(text)} or None

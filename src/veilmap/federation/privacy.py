@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from veilmap.errors import PrivacyError
+from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.participation import Participation
 from veilmap.federation.run_folder import RunFolder
@@ -28,7 +28,8 @@ def settled(
     """
     sees: ServerSees = server_sees or ("sums" if mechanism.needs_sums else "uploads")
     if sees not in ("uploads", "sums"):
-        raise PrivacyError(f"server_sees is 'uploads' or 'sums', not {sees!r}")
+        message = f"server_sees is 'uploads' or 'sums', not {sees!r}"
+        raise ConfigurationError(message, "server_sees")
     if sees == "sums" and users * participation.share < 2:
         raise PrivacyError(
             f"the sum over a cohort of {max(1, int(users * participation.share))} is that user's"

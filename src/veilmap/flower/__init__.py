@@ -5,6 +5,7 @@ It is an optional extra, and this package is the only place that imports it. Oth
 Flower apps can use the noise alone: `GeometryAlignedMod`, `UniformNoiseMod`.
 """
 
+import importlib
 import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
@@ -38,14 +39,8 @@ def require(*, simulation: bool = False) -> None:
 
 def __getattr__(name: str) -> Any:
     """What imports Flower when it is used."""
-    if name == "Simulation":
-        require(simulation=True)
-        from veilmap.flower import simulation
-
-        return simulation.Simulation
-    if name in __all__:
-        require()
-        from veilmap.flower import mods
-
-        return getattr(mods, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require(simulation=name == "Simulation")
+    home = "simulation" if name == "Simulation" else "mods"
+    return getattr(importlib.import_module(f"veilmap.flower.{home}"), name)

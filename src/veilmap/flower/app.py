@@ -121,10 +121,10 @@ def main(grid: FlowerGrid, context: Context) -> None:
     exchange = exchange_for(
         training,
         grid,
+        Roster.load(Path(str(settings["roster"]))) if "roster" in settings else None,
         least_users=least_users(settings),
         patience=checks.number("patience", settings.get("patience", 600.0), above=0),
         deadline=checks.number("deadline", settings.get("deadline", 60.0), above=0),
         least_cohort=checks.whole("least-cohort", settings.get("least-cohort", 1), least=1),
-        roster=Roster.load(Path(str(settings["roster"]))) if "roster" in settings else None,
     )
     training.play(exchange)

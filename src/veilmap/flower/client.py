@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from veilmap._util.plain import to_plain
@@ -18,25 +18,18 @@ from veilmap.flower import records
 from veilmap.flower.records import Question
 from veilmap.flower.secagg import account, masking
 from veilmap.flower.secagg.enrolment import Enrolment
+from veilmap.flower.secagg.session import Announcement
 from veilmap.flower.secagg.whole_numbers import Scale
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 
 
 @dataclass(frozen=True)
 class Own:
-    """What a node keeps to itself.
+    """What a node keeps to itself; its data are never sent.
 
-    Attributes
-    ----------
-    data : Measurements
-        Never sent.
-    mechanism : Mechanism
-        The node's own choice: a server that could choose it could switch it off.
-    seed : int or None
-        Of the noise, for studies; None takes it from the operating system.
-    enrolment : Enrolment or None
-        The node's key, its peers and its account. With it the node answers only masked, so that
-        the server sees nothing but sums; without it, it sends uploads.
+    The mechanism is the node's own choice: a server that could choose it could switch it off.
+    Without a noise ``seed``, which is for studies, noise comes from the operating system. With an
+    ``enrolment`` the node answers only masked, so that the server sees nothing but sums.
     """
 
     data: Measurements
@@ -78,8 +71,7 @@ def _answer(mine: Own, message: Message, context: Context) -> Message:
     asked.broadcast.check()
     if mine.enrolment is None:
         return Message(records.answer(_updates(mine, asked)), reply_to=message)
-    scale = masking.scale_of(context, mine.mechanism)
-    content = _to_be_masked(mine, mine.enrolment, asked, context, scale)
+    content = _to_be_masked(mine, mine.enrolment, asked, masking.announced_in(context))
     return Message(content, reply_to=message)
 
 
@@ -95,8 +87,8 @@ def _updates(mine: Own, asked: Question) -> list[Update]:
 
 
 def _to_be_masked(
-    mine: Own, enrolment: Enrolment, asked: Question, context: Context, scale: Scale
-) -> records.RecordDict:
+    mine: Own, enrolment: Enrolment, asked: Question, announced: Announcement
+) -> RecordDict:
     """The one user's answer as the vector that SecAgg+ masks, paid for before it is computed."""
     if asked.mechanism != to_plain(mine.mechanism):
         raise ConfigurationError(
@@ -105,8 +97,9 @@ def _to_be_masked(
         )
     if list(asked.users) != mine.data.users.tolist():
         raise ConfigurationError(f"this node does not speak for {', '.join(map(str, asked.users))}")
-    session = masking.announced_in(context).session
-    account.enter(enrolment.account, enrolment.owner, session, account.STAGES[2], mine.mechanism)
+    scale = Scale.of(mine.mechanism, announced.nodes)
+    session, stage = announced.session, account.STAGES[2]
+    account.enter(enrolment.account, enrolment.owner, session, stage, mine.mechanism)
     return masking.vector(_packed(mine, asked, scale))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.app import Message, MessageType
+from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid as FlowerGrid
 from numpy.typing import NDArray
 
@@ -23,12 +23,10 @@ _AFTER_DEADLINE = 5.0
 
 @dataclass
 class FlowerExchange:
-    """Users on Flower's nodes.
+    """Users on Flower's nodes, which ``grid`` leads to.
 
     Parameters
     ----------
-    grid : flwr.serverapp.Grid
-        Flower's link to the nodes.
     least_users : int
         Wait for this many before the first round.
     patience : float
@@ -120,10 +118,8 @@ class FlowerExchange:
         for node in new:
             reply = replies.get(node)
             try:
-                if reply is None:
-                    raise UnreadableError(f"node {node} did not answer")
-                if reply.has_error():
-                    raise UnreadableError(f"node {node} failed: {reply.error.reason}")
+                if reply is None or reply.has_error():
+                    raise UnreadableError(f"node {node} {silence(reply, self.deadline)}")
                 for user in records.read_names(reply.content):
                     self._homes.setdefault(user, node)
                 self._known.add(node)
@@ -132,7 +128,7 @@ class FlowerExchange:
                 self._last_problem = f" ({error})"
 
     def _ask(
-        self, kind: str, contents: Mapping[int, records.RecordDict], seconds: float
+        self, kind: str, contents: Mapping[int, RecordDict], seconds: float
     ) -> dict[int, Message]:
         """Send a message to every node; replies by node, as far as they come in time."""
         # Flower names error replies after itself: they are told apart by what they answer.
@@ -155,14 +151,19 @@ class FlowerExchange:
         return replies
 
 
+def silence(reply: Message | None, seconds: float) -> str:
+    """Why a node sent nothing that could be read."""
+    if reply is None:
+        return f"did not answer within {seconds:g} s"
+    return f"failed on its node: {reply.error.reason}"
+
+
 def _read(
     reply: Message | None, asked: Sequence[ClientId], seconds: float
 ) -> tuple[dict[ClientId, Update], str]:
     """A node's updates, and why those that are missing are."""
-    if reply is None:
-        return {}, f"did not answer within {seconds:g} s"
-    if reply.has_error():
-        return {}, f"failed on its node: {reply.error.reason}"
+    if reply is None or reply.has_error():
+        return {}, silence(reply, seconds)
     try:
         updates = records.read_answer(reply.content)
     except UnreadableError as error:

@@ -60,14 +60,16 @@ class Simulation:
         sums = training.config.server_sees == "sums"
         with TemporaryDirectory(prefix="veilmap-") as name:
             folder = Path(name)
-            _deal_out(data, folder)
+            for number, user in enumerate(data.users.tolist()):  # a node reads no other's file
+                data.select(data.user == user).save(folder / f"{number}.parquet")
             if sums:
                 _enrol(len(data.users), folder)
 
             def own(context: Context) -> Own:
                 number = context.node_config["partition-id"]
                 mine = Measurements.load(folder / f"{number}.parquet")
-                enrolment = _enrolment(folder, number) if sums else None
+                files = (f"{number}.key", _ROSTER, f"{number}.account")
+                enrolment = Enrolment.load(*(folder / one for one in files)) if sums else None
                 return Own(mine, training.config.mechanism, training.config.seed, enrolment)
 
             roster = Roster.load(folder / _ROSTER) if sums else None
@@ -91,7 +93,7 @@ def _played(
         try:
             link: Any = _WhileItRuns(grid, ended)
             exchange = exchange_for(
-                training, link, least_users=nodes, poll=0.02, deadline=_NO_HURRY, roster=roster
+                training, link, roster, least_users=nodes, poll=0.02, deadline=_NO_HURRY
             )
             outcome.append(training.play(exchange))
         except BaseException as error:  # handed to the caller's thread below
@@ -132,12 +134,6 @@ class _WhileItRuns:
         return getattr(self._grid, name)
 
 
-def _deal_out(data: Measurements, folder: Path) -> None:
-    """Give every user a file of their own: a node reads no other."""
-    for number, user in enumerate(data.users.tolist()):
-        data.select(data.user == user).save(folder / f"{number}.parquet")
-
-
 def _enrol(nodes: int, folder: Path) -> None:
     """Give every node a key, an account and the roster of all."""
     public = {}
@@ -147,18 +143,16 @@ def _enrol(nodes: int, folder: Path) -> None:
     write_roster(public, folder / _ROSTER)
 
 
-def _enrolment(folder: Path, number: object) -> Enrolment:
-    return Enrolment.load(folder / f"{number}.key", folder / _ROSTER, folder / f"{number}.account")
-
-
 def _check_cluster(address: str | None) -> None:
     """Say in one line that no cluster answers; Flower would say it in a hundred."""
     if address is None:
         return
     import ray
 
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
     try:
-        _knock(address)
+        if colon and port.isdigit():  # fails at once where nobody listens; Ray tries for minutes
+            socket.create_connection((host, int(port)), timeout=_KNOCKING).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
@@ -168,14 +162,7 @@ def _check_cluster(address: str | None) -> None:
     ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Fail at once where nobody listens; Ray would try for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=_KNOCKING).close()
-
-
-def _backend(address: str | None) -> dict:
+def _backend(address: str | None) -> dict[str, Any]:
     """Ray on this machine's cores without its dashboard, or a cluster that runs already."""
     # "local": else Ray would join whatever cluster was started last on this machine.
     here = {"address": "local", "num_cpus": threads(), "include_dashboard": False}

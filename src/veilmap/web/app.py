@@ -14,8 +14,8 @@ from veilmap import __version__
 from veilmap.errors import VeilmapError
 from veilmap.web import events, schema
 from veilmap.web.auth import Guard
+from veilmap.web.jobs import Preparation
 from veilmap.web.library import NoSuchRunError
-from veilmap.web.preparation import Preparation
 from veilmap.web.routes import REFUSALS, doing, looking
 from veilmap.web.service import Service
 

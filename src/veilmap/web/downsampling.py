@@ -24,13 +24,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Downsampled:
-    """The cells that the page gets of a map.
-
-    Attributes
-    ----------
-    whole : Grid
-        The map's own.
-    """
+    """The cells that the page gets of a map, whose own cells are the ``whole``."""
 
     whole: Grid
 
@@ -73,7 +67,8 @@ class Downsampled:
             return values
         squares = self._squares(values, 0.0)
         high, low = squares.max(axis=(1, 3)), squares.min(axis=(1, 3))
-        return np.where(high >= -low, high, low)
+        strongest: NDArray[np.float64] = np.where(high >= -low, high, low)
+        return strongest
 
     def _squares(self, values: NDArray[np.float64], beyond: float) -> NDArray[np.float64]:
         """Values as (rows, times, columns, times), with ``beyond`` where the map has ended."""

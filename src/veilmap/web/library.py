@@ -26,15 +26,7 @@ class NoSuchRunError(RunFolderError):
 class ServedRun(OpenRun):
     """An opened run with what is made of it for the page.
 
-    Parameters
-    ----------
-    path : Path
-    work : Path
-        Folder for audits and replicas that are made for the page.
-    buildings : Path, optional
-        Footprints to draw the map on.
-    study : bool
-        As for any opened run.
+    Audits and replicas go to the folder ``work``; ``buildings`` are footprints to draw it on.
     """
 
     def __init__(
@@ -84,18 +76,9 @@ class ServedRun(OpenRun):
 class Library:
     """Runs by id. Nobody can name a path: an id is found here or refused.
 
-    Parameters
-    ----------
-    places : paths
-        Folders of runs, or folders that hold such.
-    new_runs : Path or None
-        Where runs are started; None where none may be.
-    work : Path
-        For files that belong to no run's folder, such as audits made for the page.
-    buildings : Path, optional
-        Footprints to draw the maps on.
-    study : bool
-        Show of runs with a guarantee what is not for publication as well.
+    ``places`` are folders of runs, or folders that hold such. Runs are started in ``new_runs``,
+    None where none may be; ``work`` is for files that belong to no run's folder. With ``study``,
+    what is not for publication of runs with a guarantee is shown as well.
     """
 
     def __init__(

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from veilmap import __version__, export
 from veilmap.auditing.exposure import Knobs
 from veilmap.errors import ConfigurationError
+from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.reports.exposures import comparable
 from veilmap.runs.command import model_options
 from veilmap.runs.source import Source
@@ -25,11 +26,11 @@ from veilmap.web.service import Service
 looking = APIRouter()
 doing = APIRouter()
 
-_METRES = 1e7  # no coordinate on Earth is larger
+_LARGEST = 1e7  # of numbers: no coordinate on Earth is larger
 _CELL_SIZE = 3.0  # of synthetic cities
 
 RunId = Annotated[str, InPath(max_length=200)]
-Metres = Annotated[float, Query(ge=-_METRES, le=_METRES, allow_inf_nan=False)]
+Number = Annotated[float, Query(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)]
 
 
 class _Packed(Response):
@@ -63,7 +64,8 @@ _GEOTIFF: dict[int | str, dict[str, Any]] = {
 
 
 def _service(request: Request) -> Service:
-    return request.app.state.service
+    service: Service = request.app.state.service
+    return service
 
 
 def _opened(request: Request, run: RunId) -> ServedRun:
@@ -119,9 +121,9 @@ def run_buildings(opened: TheRun) -> schema.Buildings:
 def _layer_request(
     layer: schema.LayerName = "gain",
     of: Literal["learned", "true", "error"] = "learned",
-    x: Metres | None = None,
-    y: Metres | None = None,
-    z: Metres | None = None,
+    x: Number | None = None,
+    y: Number | None = None,
+    z: Number | None = None,
     station: Annotated[str | None, Query(max_length=200)] = None,
     altitude: Annotated[float, Query(ge=0, le=10_000, allow_inf_nan=False)] = 1.5,
 ) -> views.LayerRequest:
@@ -160,15 +162,17 @@ def run_geotiff(run: RunId, opened: TheRun, wanted: ALayerRequest) -> FileRespon
 
 
 def _knobs(
-    budget: Annotated[float, Query(ge=0, le=1e4, allow_inf_nan=False)] = 50.0,
-    tradeoff: Annotated[float, Query(ge=0, le=1e4, allow_inf_nan=False)] = 1.0,
-    clip: Annotated[float, Query(gt=0, le=1e6, allow_inf_nan=False)] = 1.0,
+    noise_budget: Number = Knobs.noise_budget,
+    tradeoff: Number = Knobs.tradeoff,
+    clip: Number = Knobs.clip,
     power: Annotated[str, Query(max_length=20, pattern=r"^(inf|\d{1,3}(\.\d{1,3})?)$")] = "2",
 ) -> Knobs:
     exponent = math.inf if power == "inf" else float(power)
     if exponent == 0:
         raise ConfigurationError("power: ν is greater than 0, or inf", "power")
-    return Knobs(budget, tradeoff, clip, exponent)
+    knobs = Knobs(noise_budget, tradeoff, clip, exponent)
+    _ = knobs.schemes  # mechanisms, which check their own options
+    return knobs
 
 
 @looking.get(
@@ -192,6 +196,15 @@ def run_seen(
     return _Packed(body)
 
 
+@looking.get("/mechanisms")
+def mechanisms() -> list[schema.MechanismInfo]:
+    """What a new run can be protected by, and the options of each as they are declared."""
+    return [
+        schema.MechanismInfo(name, kind.needs_sums, views.declared_options(kind))
+        for name, kind in MECHANISMS.items()
+    ]
+
+
 @looking.get("/tradeoff")
 def tradeoff(service: TheService) -> schema.Tradeoff:
     """Map error against the strongest attack, for all runs that were audited."""
@@ -212,7 +225,7 @@ def start_run(service: TheService, wanted: schema.NewRun) -> schema.RunSummary:
             raise ConfigurationError(line, "like")
         source, extras = other.source, model_options(other.config, other.source)
     plan = NewTraining(
-        source, wanted.mechanism, wanted.parameters, wanted.rounds, wanted.seed, wanted.sums, extras
+        source, wanted.mechanism, wanted.options, wanted.rounds, wanted.seed, wanted.sums, extras
     )
     return service.summary(service.start(plan))
 

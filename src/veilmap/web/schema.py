@@ -190,6 +190,27 @@ class JobInfo(_Answer):
 
 
 @dataclass(frozen=True)
+class OptionInfo(_Answer):
+    """An option of a mechanism, as it is declared; null for a bound that it does not have."""
+
+    name: str
+    help: str
+    default: float
+    least: float | None
+    most: float | None
+
+
+@dataclass(frozen=True)
+class MechanismInfo(_Answer):
+    """A mechanism that a new run can have, and its options."""
+
+    name: str
+    needs_sums: bool
+    """Whether it protects only sums, so that the server must see nothing else."""
+    options: list[OptionInfo]
+
+
+@dataclass(frozen=True)
 class Overview(_Answer):
     """Which runs there are, and what is being worked on."""
 
@@ -340,7 +361,7 @@ class SeenHeader(_Header):
 
 
 class NewRun(BaseModel):
-    """What the form for a new run asks for; null is the mechanism's own default."""
+    """What the form for a new run asks for."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
@@ -349,45 +370,19 @@ class NewRun(BaseModel):
     city: Annotated[int, Field(ge=0, le=10_000)] = 0
     users: Annotated[int, Field(ge=1, le=2_000)] = 100
     mechanism: MechanismName = "aligned"
-    budget: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
-    tradeoff: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
-    epsilon: Annotated[float, Field(gt=0, le=1e3, allow_inf_nan=False)] | None = None
-    clip: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    options: dict[str, float] = {}
+    """Of the mechanism, by their names; what is left out is the mechanism's own default."""
     sums: bool = False
     rounds: Annotated[int, Field(ge=2, le=1_000)] = 100
     seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
 
-    @property
-    def parameters(self) -> dict[str, float]:
-        """Parameters of the mechanism that were given."""
-        given = {
-            "noise_budget": self.budget,
-            "tradeoff": self.tradeoff,
-            "epsilon": self.epsilon,
-            "clip": self.clip,
-        }
-        return {name: value for name, value in given.items() if value is not None}
 
-
-def packed(header: LayerHeader | SeenHeader, arrays: Mapping[str, NDArray]) -> bytes:
+def packed(header: LayerHeader | SeenHeader, arrays: Mapping[str, NDArray[np.float64]]) -> bytes:
     """A line of JSON, then the arrays as float32, row 0 southern: images are large as text."""
     shapes = [ArrayInfo(name, *values.shape) for name, values in arrays.items()]
     text = json.dumps(asdict(replace(header, arrays=shapes)), allow_nan=False).encode()
     line = text + b" " * (-(len(text) + 1) % 4) + b"\n"  # so that the floats are aligned
     return line + b"".join(values.astype("<f4").tobytes() for values in arrays.values())
-
-
-def unpacked(body: bytes) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
-    """What `packed` put together."""
-    line, _, rest = body.partition(b"\n")
-    header = json.loads(line)
-    arrays, start = {}, 0
-    for one in header["arrays"]:
-        count = one["rows"] * one["columns"]
-        values = np.frombuffer(rest, "<f4", count, start)
-        arrays[one["name"]] = values.reshape(one["rows"], one["columns"])
-        start += 4 * count
-    return header, arrays
 
 
 def known(value: float | None) -> float | None:

@@ -6,7 +6,6 @@ import secrets
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilmap._util.extras import require
+from veilmap.auditing.exposure import Knobs
 from veilmap.errors import ConfigurationError
 from veilmap.runs.source import Source
 from veilmap.web.commands import NewTraining
 
 if TYPE_CHECKING:
     from veilmap.web.jobs import Jobs
-    from veilmap.web.service import Service
 
 DEFAULT_PORT = 8765
 
@@ -64,35 +63,27 @@ def serve(
     study: bool = False,
     on_ready: Callable[[str], None],
 ) -> None:
-    """Serve the page until it is interrupted.
+    """Serve the page until it is interrupted; parameters as in `Library`.
 
-    Parameters
-    ----------
-    places : paths
-        Folders of runs, or folders that hold such. If there is no run in all of them, a demo
-        run is started.
-    address : Address
-    new_runs : Path
-        Where runs are started.
-    buildings : Path, optional
-        Footprints to draw the maps on.
-    study : bool
-        Show of runs with a guarantee what is not for publication as well.
-    on_ready : callable
-        Called with the page's address once it can be opened.
+    If there is no run in all places, a demo run is started. ``on_ready`` is called with the
+    page's address once it can be opened.
     """
     require_server()
     import uvicorn
 
     from veilmap.web.app import create_app
+    from veilmap.web.jobs import Jobs
+    from veilmap.web.library import Library
+    from veilmap.web.service import Service
 
     if address.token is not None and not _TOKEN.fullmatch(address.token):
         raise ConfigurationError(
-            "the token must consist of letters, digits, - and _: it is part of an address", "token"
+            "token must consist of letters, digits, - and _: it is part of an address", "token"
         )
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
     with _listening(address) as listener, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
-        service = _service(places, new_runs, Path(folder), buildings, study=study)
+        work = Path(folder)
+        service = Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
         config = uvicorn.Config(
             create_app(service, token), log_level="warning", access_log=False, server_header=False,
             limit_concurrency=256, timeout_keep_alive=30, timeout_graceful_shutdown=2,
@@ -116,41 +107,6 @@ def _ended_by_signals(jobs: "Jobs") -> Iterator[None]:
         jobs.close()
 
 
-@contextmanager
-def in_background(run: Path) -> Iterator[int]:
-    """Serve one run on a free port of loopback while the block goes on; the port."""
-    import uvicorn
-
-    from veilmap.web.app import create_app
-
-    with _listening(Address(port=0)) as listener, tempfile.TemporaryDirectory() as work:
-        app = create_app(_service([run], None, Path(work)))
-        config = uvicorn.Config(app, log_level="warning", ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-def _service(
-    places: Sequence[Path],
-    new_runs: Path | None,
-    work: Path,
-    buildings: Path | None = None,
-    *,
-    study: bool = False,
-) -> "Service":
-    from veilmap.web.jobs import Jobs
-    from veilmap.web.library import Library
-    from veilmap.web.service import Service
-
-    return Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
-
-
 def require_server() -> None:
     """Say what to install where the server's libraries are missing."""
     for library in ("fastapi", "uvicorn"):
@@ -161,7 +117,8 @@ def _demo() -> NewTraining:
     """The run that is shown where there is none: the paper's strongest setting."""
     return NewTraining(
         Source(None, None, city=0, users=100, cell_size=3.0),
-        "aligned", {"noise_budget": 50.0, "tradeoff": 1.0}, rounds=200, seed=0,
+        "aligned", {"noise_budget": Knobs.noise_budget, "tradeoff": Knobs.tradeoff},
+        rounds=200, seed=0,
     )  # fmt: skip
 
 

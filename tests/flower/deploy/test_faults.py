@@ -23,7 +23,7 @@ from deployments import (
     veilmap,
     wait_until,
 )
-from veilmap.flower import deploy
+from veilmap.flower.deploy import processes
 
 # Two cores: one deployment at a time. Flower misses a dead node after a minute, so these take
 # minutes too, and have a target of their own.
@@ -40,7 +40,7 @@ def test_a_run_goes_on_without_a_killed_node_and_takes_it_back(tmp_path):
         wait_until(lambda: trainings(fed, "node-2") >= 2, "node-2 is asked again", fed)
         kill(fed, "node-2")
         wait_until(lambda: len(rows(fed)) > 1, "a round without node-2", fed)
-        deploy.up(fed)  # comes back when the server has let the node in
+        processes.up(fed)  # comes back when the server has let the node in
         wait_until(lambda: run.poll() is not None, "the run ends", fed)
     clients = [row.clients for row in rows(fed)]
     assert run.returncode == 0, logs(fed)
@@ -76,7 +76,7 @@ def test_a_killed_server_changes_nothing_in_the_map(tmp_path, victims, runs_begu
             wait_until(lambda: run.poll() is not None, "the command notices", fed, 60)
         assert run.returncode == 2
         assert "run it again" in log_of(fed, "run")
-        deploy.up(fed)
+        processes.up(fed)
         with training(fed, "run-again") as again:
             wait_until(lambda: again.poll() is not None, "the run ends", fed, 300)
         assert again.returncode == 0, logs(fed)
@@ -110,7 +110,7 @@ def test_a_node_whose_key_is_missing_is_named_and_nothing_starts(tmp_path):
     done = veilmap("federation", "up", fed.folder)
     assert done.returncode == 2
     assert done.stderr == f"veilmap: node-2 has no key: {fed.key('node-2')} is missing\n"
-    assert not any(process.running for process in deploy.status(fed))
+    assert not any(process.running for process in processes.status(fed))
     # A host of its own starts it with this script.
     with command(fed, "alone", [fed.folder / "start" / "node-2.sh"]) as node:
         assert node.wait(timeout=60) != 0

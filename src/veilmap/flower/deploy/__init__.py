@@ -2,8 +2,3 @@
 
 Flower does the work; this folder writes what Flower's commands need and starts them.
 """
-
-from veilmap.flower.deploy.layout import Federation
-from veilmap.flower.deploy.processes import Process, down, run, status, up
-
-__all__ = ["Federation", "Process", "down", "run", "status", "up"]

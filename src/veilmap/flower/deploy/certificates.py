@@ -22,9 +22,7 @@ def write_authority(folder: Path) -> None:
     built = _built(name, name, key.public_key(), days=365 * _AUTHORITY_YEARS).add_extension(
         x509.BasicConstraints(ca=True, path_length=0), critical=True
     )
-    _write_private(folder / "ca.key", key)
-    public = built.sign(key, hashes.SHA384()).public_bytes(_PEM)
-    files.write_text(public.decode(), folder / "ca.crt")
+    _write(key, folder / "ca.key", built.sign(key, hashes.SHA384()), folder / "ca.crt")
 
 
 def write_server(folder: Path, hosts: list[str], days: int) -> None:
@@ -36,9 +34,7 @@ def write_server(folder: Path, hosts: list[str], days: int) -> None:
     built = _built(_name(hosts[0]), authority.subject, key.public_key(), days).add_extension(
         x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
     )
-    _write_private(folder / "server.key", key)
-    public = built.sign(signer, hashes.SHA384()).public_bytes(_PEM)
-    files.write_text(public.decode(), folder / "server.pem")
+    _write(key, folder / "server.key", built.sign(signer, hashes.SHA384()), folder / "server.pem")
 
 
 def _built(
@@ -67,7 +63,10 @@ def _alternative(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _write_private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+def _write(
+    key: ec.EllipticCurvePrivateKey, secret: Path, public: x509.Certificate, path: Path
+) -> None:
     kind = serialization.PrivateFormat.PKCS8
     private = key.private_bytes(_PEM, kind, serialization.NoEncryption())
-    files.write_text(private.decode(), path, secret=True)
+    files.write_text(private.decode(), secret, secret=True)
+    files.write_text(public.public_bytes(_PEM).decode(), path)

@@ -267,7 +267,7 @@ def _free_port(nodes: int) -> int:
     for _ in range(50):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            first = probe.getsockname()[1]
+            first: int = probe.getsockname()[1]
         if first + nodes + 1 < 65536 and all(_is_free(first + k) for k in range(nodes + 2)):
             return first
     raise ConfigurationError("no free ports found; name one with --port")

@@ -80,15 +80,14 @@ def load(path: Path, owner: str) -> Account:
             f"the account {path} is missing, and with it what this node has spent: restore it, or"
             " enrol the node with a new key"
         )
+    damaged = f"the account {path} is damaged, and with it what this node has spent"
     try:
         account = Account(**json.loads(path.read_text(encoding="utf-8")))
         sound = account.session >= 0 and account.answers >= 0 and account.stage in ("", *STAGES)
     except (TypeError, ValueError) as error:
-        raise PrivacyError(
-            f"the account {path} is damaged, and with it what this node has spent"
-        ) from error
+        raise PrivacyError(damaged) from error
     if not sound:
-        raise PrivacyError(f"the account {path} is damaged, and with it what this node has spent")
+        raise PrivacyError(damaged)
     if account.owner != owner:
         raise PrivacyError(f"the account {path} belongs to another node's key")
     return account

@@ -30,7 +30,7 @@ from veilmap.federation.participation import Turnout
 from veilmap.federation.rounds import Training
 from veilmap.federation.server import OpenedSum, RoundSum
 from veilmap.flower import records
-from veilmap.flower.exchange import FlowerExchange
+from veilmap.flower.exchange import FlowerExchange, silence
 from veilmap.flower.secagg import masking
 from veilmap.flower.secagg.enrolment import Roster
 from veilmap.flower.secagg.session import AGREE, RECORD, Advert, Announcement, View
@@ -72,10 +72,10 @@ class SecureExchange(FlowerExchange):
             node: records.question(total.broadcast, [user], self.mechanism)
             for node, user in homes.items()
         }
+        broadcast, digest = total.broadcast, records.digest(next(iter(questions.values())))
         announced = Announcement(
-            self._next_session(), total.broadcast.round, total.broadcast.cohort, len(homes),
-            least, records.digest(next(iter(questions.values()))),
-        )  # fmt: skip
+            self._next_session(), broadcast.round, broadcast.cohort, len(homes), least, digest
+        )
         scale = Scale.of(self.mechanism, len(homes))
         post = _Post(self._ask, self.deadline, self.roster, announced)
         masked = MaskedSum(post, questions, scale)
@@ -98,37 +98,23 @@ class SecureExchange(FlowerExchange):
 
 
 def exchange_for(
-    training: Training,
-    grid: FlowerGrid,
-    *,
-    least_users: int,
-    patience: float = 600.0,
-    deadline: float = 60.0,
-    poll: float = 0.5,
-    least_cohort: int = 1,
-    roster: Roster | None = None,
+    training: Training, grid: FlowerGrid, roster: Roster | None, **waiting: Any
 ) -> FlowerExchange:
-    """The exchange for what the server of a training is to see."""
+    """The exchange for what the server of a training is to see.
+
+    ``waiting`` are the parameters of `FlowerExchange` that say for whom and how long to wait.
+    """
     if training.config.server_sees == "uploads":
-        return FlowerExchange(grid, least_users, patience, deadline, poll, least_cohort)
+        return FlowerExchange(grid, **waiting)
     if roster is None:
         raise PrivacyError("a masked sum needs the roster of the nodes that are enrolled")
-    return SecureExchange(
-        grid, least_users, patience, deadline, poll, least_cohort,
-        mechanism=training.config.mechanism, roster=roster,
-    )  # fmt: skip
+    return SecureExchange(grid, mechanism=training.config.mechanism, roster=roster, **waiting)
 
 
 class MaskedSum:
     """One sum by SecAgg+: collected masked, then unmasked.
 
-    Parameters
-    ----------
-    post : _Post
-        Carries the messages of one session.
-    questions : mapping from node to content
-        What a node's answer is computed from.
-    scale : Scale
+    ``post`` carries the messages of one session, ``questions`` are what nodes answer.
     """
 
     def __init__(self, post: "_Post", questions: Mapping[int, RecordDict], scale: Scale) -> None:
@@ -140,9 +126,13 @@ class MaskedSum:
         self._results: list[tuple[Any, FitRes]] = []
         # All nodes see all keys, so that they can count them; weights travel inside the vector.
         self._protocol = SecAggPlusWorkflow(
-            1.0, post.announced.threshold, max_weight=1.0, clipping_range=float(scale.largest),
-            quantization_range=2 * scale.largest, modulus_range=MODULUS,
-        )  # fmt: skip
+            1.0,
+            post.announced.threshold,
+            max_weight=1.0,
+            clipping_range=float(scale.largest),
+            quantization_range=2 * scale.largest,
+            modulus_range=MODULUS,
+        )
 
     def collect(self) -> set[int]:
         """The nodes whose masked vectors arrived; none if too few did."""
@@ -153,9 +143,8 @@ class MaskedSum:
         if not self._play(protocol.share_keys_stage):
             return set()
         self._forget_missing()
-        if not self._play(protocol.collect_masked_vectors_stage):
-            return set()
-        return set(state.active_node_ids)
+        came = self._play(protocol.collect_masked_vectors_stage)
+        return set(state.active_node_ids) if came else set()
 
     def unmask(self) -> OpenedSum | None:
         """The sum, or None if too few nodes helped."""
@@ -191,18 +180,16 @@ class MaskedSum:
         nothing = FitIns(Parameters([], ""), {})
         proxies = [(SimpleNamespace(node_id=node), nothing) for node in self._questions]
 
-        def keep(_: int, results: list, __: list) -> tuple[None, dict]:
+        def keep(_: int, results: list[Any], __: list[Any]) -> tuple[None, dict[str, Any]]:
             self._results = results
             return None, {}
 
+        current = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
         return SimpleNamespace(
-            state=RecordDict({
-                MAIN_CONFIGS_RECORD: ConfigRecord({WorkflowKey.CURRENT_ROUND: 1}),
-                MAIN_PARAMS_RECORD: ArrayRecord(),
-            }),
+            state=RecordDict({MAIN_CONFIGS_RECORD: current, MAIN_PARAMS_RECORD: ArrayRecord()}),
             strategy=SimpleNamespace(configure_fit=lambda *_: proxies, aggregate_fit=keep),
             client_manager=SimpleNamespace(num_available=lambda: len(proxies)),
-        )  # fmt: skip
+        )
 
 
 @dataclass
@@ -228,17 +215,13 @@ class _Post:
         contents = {message.metadata.dst_node_id: message.content for message in messages}
         stage = str(next(iter(contents.values())).config_records[RECORD_KEY_CONFIGS][Key.STAGE])
         if stage == Stage.UNMASK:
-            agreed: dict[str, Any] = {
-                str(node): signature for node, signature in self._agreed(contents).items()
-            }
-            contents = {node: contents[node] for node in contents if str(node) in agreed}
-            beside = ConfigRecord(agreed)
+            agreed = self._agreed(contents)
+            contents = {node: contents[node] for node in contents if node in agreed}
+            beside = ConfigRecord({str(node): signature for node, signature in agreed.items()})
         elif stage == Stage.SHARE_KEYS:
-            signed: dict[str, Any] = {
-                str(node): [advert.name.encode(), self._signatures[node]]
-                for node, advert in self._adverts.items()
-            }
-            beside = ConfigRecord(signed)
+            beside = ConfigRecord()
+            for node, advert in self._adverts.items():
+                beside[str(node)] = [advert.name.encode(), self._signatures[node]]
         else:
             beside = self.announced.record()
             self._masked = list(contents)
@@ -304,10 +287,8 @@ class _Post:
 
 def _problem(reply: Message | None, seconds: float, asked: RecordDict) -> str:
     """Why SecAgg+ cannot use a reply, or nothing."""
-    if reply is None:
-        return f"did not answer within {seconds:g} s"
-    if reply.has_error():
-        return f"failed on its node: {reply.error.reason}"
+    if reply is None or reply.has_error():
+        return silence(reply, seconds)
     try:
         return "" if _is_readable(reply.content, asked) else "sent something else than was asked"
     except Exception as error:  # whatever a stranger's bytes make the readers say

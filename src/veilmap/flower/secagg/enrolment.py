@@ -75,13 +75,8 @@ class Roster:
 class Enrolment:
     """A node among its peers.
 
-    Attributes
-    ----------
-    key : private key
-        The node's own; Flower authenticates the node by the same one.
-    roster : Roster
-    account : Path
-        Where the node keeps what it has spent (`account`); it belongs to the key.
+    Flower authenticates the node by the same private key. What the node has spent (`account`)
+    belongs to that key.
     """
 
     key: ec.EllipticCurvePrivateKey = field(repr=False)

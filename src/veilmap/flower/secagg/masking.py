@@ -8,6 +8,7 @@ enrolment and helps only where they saw what it saw (`session` says who signs wh
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -61,31 +62,26 @@ def announced_in(context: Context) -> Announcement:
     return Announcement.read(context.state)
 
 
-def scale_of(context: Context, mechanism: Mechanism) -> Scale:
-    """The scale of that session."""
-    return Scale.of(mechanism, announced_in(context).nodes)
-
-
 def vector(values: NDArray[np.float64]) -> RecordDict:
     """A vector as Flower's SecAgg+ takes it; its weight is the same for everybody."""
     result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([values]), 1, {})
     return fitres_to_recorddict(result, keep_input=False)
 
 
+@dataclass(frozen=True)
 class _Turn:
     """One message of a session, and what this node remembers of those before it."""
 
-    def __init__(
-        self,
-        message: Message,
-        context: Context,
-        call_next: CallNext,
-        enrolment: Enrolment,
-        mechanism: Mechanism,
-    ) -> None:
-        self.message, self.context, self.call_next = message, context, call_next
-        self.enrolment, self.mechanism = enrolment, mechanism
-        self.asked: dict[str, Any] = dict(message.content.config_records[RECORD_KEY_CONFIGS])
+    message: Message
+    context: Context
+    call_next: CallNext
+    enrolment: Enrolment
+    mechanism: Mechanism
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the server says in this message."""
+        return dict(self.message.content.config_records[RECORD_KEY_CONFIGS])
 
     @property
     def me(self) -> int:

@@ -88,14 +88,8 @@ class Advert:
 class View:
     """All that a node was told in a session.
 
-    Attributes
-    ----------
-    announced : Announcement
-    adverts : by node
-    masked : nodes
-        Whose shares arrived: everybody masks with all of these.
-    here, gone : nodes
-        Those whose masked vectors are in the sum, and the others.
+    ``masked`` are the nodes whose shares arrived: everybody masks with all of these. The masked
+    vectors of those ``here`` are in the sum; the others are ``gone``.
     """
 
     announced: Announcement
@@ -106,11 +100,9 @@ class View:
 
     def message(self) -> bytes:
         """What every node signs before it helps to unmask."""
-        return _message(
-            "view", astuple(self.announced),
-            [self.adverts[node].plain() for node in sorted(self.adverts)],
-            sorted(self.masked), sorted(self.here), sorted(self.gone),
-        )  # fmt: skip
+        adverts = [self.adverts[node].plain() for node in sorted(self.adverts)]
+        nodes = (sorted(self.masked), sorted(self.here), sorted(self.gone))
+        return _message("view", astuple(self.announced), adverts, *nodes)
 
 
 def _message(kind: str, *parts: Any) -> bytes:

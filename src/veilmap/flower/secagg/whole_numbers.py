@@ -47,12 +47,10 @@ class Scale:
 
         J_i is among the numbers that are masked: it would tell users apart.
         """
-        numbers = np.concatenate([
-            [1.0, update.links],
-            update.links * update.heights / self.heights,
-            update.links * update.propagation / self.propagation,
-        ])  # fmt: skip
-        whole = np.rint(numbers)
+        heights = update.links * update.heights / self.heights
+        propagation = update.links * update.propagation / self.propagation
+        numbers = np.concatenate([[1.0, update.links], heights, propagation])
+        whole: NDArray[np.float64] = np.rint(numbers)
         if not np.abs(whole).max() <= self.largest:
             raise PrivacyError(
                 f"an answer of {np.abs(whole).max():.3g} steps does not fit the sum's range of"

@@ -144,7 +144,7 @@ function showEmpty() {
 }
 
 function askForRun() {
-  dialog.open(live.current.runs);
+  void dialog.open(live.current.runs);
 }
 
 /** The server's list of runs has changed, or the server has gone or come back. */

@@ -1,8 +1,8 @@
 /** The form for a new run, which asks only for what its mechanism has. */
 
-/** @import {NewRun, RunSummary} from "./types.js" */
+/** @import {MechanismInfo, NewRun, RunSummary} from "./types.js" */
 
-import { inWords, post } from "./api.js";
+import { getJson, inWords, post } from "./api.js";
 import { field } from "./controls.js";
 import { fill, h } from "./dom.js";
 
@@ -11,24 +11,11 @@ import { fill, h } from "./dom.js";
 const CITY = "";
 
 /** @type {Record<Mechanism, string>} */
-const MECHANISMS = {
+const TITLES = {
   aligned: "Geometry-aligned noise",
   uniform: "Uniform noise",
   none: "No noise",
   aggregate: "Sums with a proven ε",
-};
-
-/**
- * Whose field it is: of some mechanisms, or of a new city.
- *
- * @type {Record<string, Mechanism[]>}
- */
-const BELONGS = {
-  budget: ["uniform", "aligned"],
-  tradeoff: ["aligned"],
-  epsilon: ["aggregate"],
-  clip: ["uniform", "aligned", "aggregate"],
-  sums: ["none", "uniform", "aligned"],
 };
 
 /**
@@ -39,13 +26,15 @@ export function newRunDialog(dialog, started) {
   const problem = h("p", { class: "problem", role: "alert" });
   const start = h("button", { type: "submit", class: "main", testid: "start-run" }, "Start");
   const form = h("form", { class: "stack" });
+  /** @type {MechanismInfo[]} */
+  let mechanisms = [];
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     start.disabled = true;
     problem.textContent = "";
     try {
       /** @type {RunSummary} */
-      const run = await post("/api/runs", wishOf(form));
+      const run = await post("/api/runs", wishOf(form, mechanisms));
       dialog.close();
       started(run);
     } catch (error) {
@@ -53,15 +42,16 @@ export function newRunDialog(dialog, started) {
     }
     start.disabled = false;
   });
-  form.addEventListener("input", () => showFitting(form));
+  form.addEventListener("input", () => showFitting(form, mechanisms));
   return {
     /** @param {RunSummary[]} runs  whose measurements can be taken */
-    open(runs) {
+    async open(runs) {
       problem.textContent = "";
+      mechanisms = await getJson("/api/mechanisms");
       fill(
         form,
         h("h2", {}, "New run"),
-        h("div", { class: "grid-fields" }, ...fields(runs)),
+        h("div", { class: "grid-fields" }, ...fields(runs, mechanisms)),
         problem,
         h(
           "div",
@@ -71,14 +61,17 @@ export function newRunDialog(dialog, started) {
         ),
       );
       fill(dialog, form);
-      showFitting(form);
+      showFitting(form, mechanisms);
       dialog.showModal();
     },
   };
 }
 
-/** @param {RunSummary[]} runs */
-function fields(runs) {
+/**
+ * @param {RunSummary[]} runs
+ * @param {MechanismInfo[]} mechanisms
+ */
+function fields(runs, mechanisms) {
   const like = h(
     "select",
     { name: "like" },
@@ -88,17 +81,23 @@ function fields(runs) {
   const mechanism = h(
     "select",
     { name: "mechanism" },
-    ...Object.entries(MECHANISMS).map(([value, text]) => h("option", { value }, text)),
+    ...Object.entries(TITLES).map(([value, text]) => h("option", { value }, text)),
   );
   return [
     wide(field("Measurements", like)),
     numeric("city", "City number", { value: 0, min: 0, step: 1, required: true }),
     numeric("users", "Users", { value: 100, min: 1, step: 1, required: true }),
     wide(field("Mechanism", mechanism)),
-    numeric("budget", "Noise budget, μ", { value: 50, min: 0, step: "any" }),
-    numeric("tradeoff", "Trade-off, ρ", { min: 0, step: "any", placeholder: "usual" }),
-    numeric("epsilon", "Promise, ε", { value: 8, min: 0.01, step: "any" }),
-    numeric("clip", "Clipping, C", { min: 0, step: "any", placeholder: "usual" }),
+    ...mechanisms.flatMap(({ name, options }) =>
+      options.map((option) =>
+        numeric(`${name}.${option.name}`, option.help, {
+          placeholder: option.default,
+          min: option.least,
+          max: option.most,
+          step: "any",
+        }),
+      ),
+    ),
     numeric("rounds", "Rounds", { value: 200, min: 1, step: 1, required: true }),
     numeric("seed", "Seed", { min: 0, step: 1, placeholder: "none: never twice the same" }),
     wide(
@@ -133,41 +132,50 @@ function wide(element) {
  * Hides fields that the chosen mechanism or source has no use for.
  *
  * @param {HTMLFormElement} form
+ * @param {MechanismInfo[]} mechanisms
  */
-function showFitting(form) {
+function showFitting(form, mechanisms) {
   const said = new FormData(form);
-  const mechanism = /** @type {Mechanism} */ (said.get("mechanism"));
+  const chosen = chosenOf(form, mechanisms);
   for (const element of form.querySelectorAll("[data-field]")) {
     if (!(element instanceof HTMLElement)) continue;
     const name = element.dataset.field ?? "";
-    const ofCity = name === "city" || name === "users";
-    const fits = ofCity ? said.get("like") === CITY : (BELONGS[name]?.includes(mechanism) ?? true);
-    element.hidden = !fits;
+    if (name === "city" || name === "users") element.hidden = said.get("like") !== CITY;
+    if (name === "sums") element.hidden = chosen?.needs_sums ?? false;
+    if (name.includes(".")) element.hidden = !name.startsWith(`${chosen?.name}.`);
   }
 }
 
 /**
  * @param {HTMLFormElement} form
+ * @param {MechanismInfo[]} mechanisms
+ */
+function chosenOf(form, mechanisms) {
+  const name = new FormData(form).get("mechanism");
+  return mechanisms.find((mechanism) => mechanism.name === name);
+}
+
+/**
+ * @param {HTMLFormElement} form
+ * @param {MechanismInfo[]} mechanisms
  * @returns {NewRun}
  */
-function wishOf(form) {
+function wishOf(form, mechanisms) {
   const said = new FormData(form);
-  const mechanism = /** @type {Mechanism} */ (said.get("mechanism"));
+  const chosen = chosenOf(form, mechanisms);
   const text = (/** @type {string} */ name) => String(said.get(name) ?? "").trim();
-  const number = (/** @type {string} */ name) => {
-    const fits = BELONGS[name]?.includes(mechanism) ?? true;
-    return fits && text(name) ? Number(text(name)) : null;
-  };
+  const number = (/** @type {string} */ name) => (text(name) ? Number(text(name)) : null);
+  const given = (chosen?.options ?? []).flatMap(({ name }) => {
+    const value = number(`${chosen?.name}.${name}`);
+    return value === null ? [] : [[name, value]];
+  });
   return {
     like: text("like") || null,
     city: number("city") ?? 0,
     users: number("users") ?? 100,
-    mechanism,
-    budget: number("budget"),
-    tradeoff: number("tradeoff"),
-    epsilon: number("epsilon"),
-    clip: number("clip"),
-    sums: mechanism !== "aggregate" && said.has("sums"),
+    mechanism: /** @type {Mechanism} */ (text("mechanism")),
+    options: Object.fromEntries(given),
+    sums: !chosen?.needs_sums && said.has("sums"),
     rounds: number("rounds") ?? 200,
     seed: number("seed"),
   };

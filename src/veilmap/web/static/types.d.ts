@@ -103,6 +103,14 @@ export interface LayerInfo {
   comparable: boolean;
 }
 
+/** A mechanism that a new run can have, and its options. */
+export interface MechanismInfo {
+  name: string;
+  /** Whether it protects only sums, so that the server must see nothing else. */
+  needs_sums: boolean;
+  options: OptionInfo[];
+}
+
 /** A run that was not audited, and why it cannot be; null where it can. */
 export interface MissingAudit {
   run: string;
@@ -110,20 +118,27 @@ export interface MissingAudit {
   why_not: string | null;
 }
 
-/** What the form for a new run asks for; null is the mechanism's own default. */
+/** What the form for a new run asks for. */
 export interface NewRun {
   /** Train on the measurements of this run; null for a synthetic city. */
   like?: string | null;
   city?: number;
   users?: number;
   mechanism?: "none" | "uniform" | "aligned" | "aggregate";
-  budget?: number | null;
-  tradeoff?: number | null;
-  epsilon?: number | null;
-  clip?: number | null;
+  /** Of the mechanism, by their names; what is left out is the mechanism's own default. */
+  options?: Record<string, number>;
   sums?: boolean;
   rounds?: number;
   seed?: number | null;
+}
+
+/** An option of a mechanism, as it is declared; null for a bound that it does not have. */
+export interface OptionInfo {
+  name: string;
+  help: string;
+  default: number;
+  least: number | null;
+  most: number | null;
 }
 
 /** Which runs there are, and what is being worked on. */

@@ -181,7 +181,7 @@ class ServerSees {
     return {
       user: this.#user,
       round: this.#round,
-      budget: this.#dial("mu"),
+      noise_budget: this.#dial("mu"),
       tradeoff: this.#dial("rho"),
       power: power === Infinity ? "inf" : power,
       clip: this.#dial("clip"),

@@ -16,19 +16,22 @@ export function usualSet(run) {
     city: 0,
     users: run.users ?? 100,
     mechanism: "none",
-    budget: null,
-    tradeoff: null,
-    epsilon: null,
-    clip: null,
+    options: {},
     sums: false,
     rounds: run.rounds,
     seed: 0,
   };
+  /**
+   * @param {NonNullable<NewRun["mechanism"]>} mechanism
+   * @param {Record<string, number>} options
+   * @returns {NewRun}
+   */
+  const protectedBy = (mechanism, options) => ({ ...plain, mechanism, options });
   return [
     plain,
-    ...AMOUNTS.map((budget) => ({ ...plain, mechanism: /** @type {const} */ ("uniform"), budget })),
-    ...AMOUNTS.map((budget) => ({ ...plain, mechanism: /** @type {const} */ ("aligned"), budget })),
-    { ...plain, mechanism: "aggregate", epsilon: EPSILON },
+    ...AMOUNTS.map((budget) => protectedBy("uniform", { noise_budget: budget })),
+    ...AMOUNTS.map((budget) => protectedBy("aligned", { noise_budget: budget })),
+    protectedBy("aggregate", { epsilon: EPSILON }),
   ];
 }
 
@@ -46,12 +49,14 @@ export function unseen(wishes, labels) {
  * @param {string} label
  * @param {NewRun} wish
  */
-function tellsOf(label, { mechanism, budget, epsilon }) {
+function tellsOf(label, { mechanism, options }) {
   const [family = "", ...parts] = label.split(",").map((part) => part.trim());
   if (family !== mechanism) return false;
+  /** @type {(symbol: string, value: number | undefined) => boolean} */
+  const says = (symbol, value) => value === undefined || parts.includes(`${symbol} = ${value}`);
   return (
     (mechanism === "aggregate" || !parts.includes("sums only")) &&
-    (budget === null || parts.includes(`μ = ${budget}`)) &&
-    (epsilon === null || parts.includes(`ε = ${epsilon}`))
+    says("μ", options?.noise_budget) &&
+    says("ε", options?.epsilon)
   );
 }
