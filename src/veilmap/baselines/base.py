@@ -5,9 +5,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import extras
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.ids import in_order, places
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -37,16 +38,14 @@ class Estimator(ABC):
         """Fit to pooled measurements and return itself."""
 
     @abstractmethod
-    def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
-    ) -> NDArray[np.float64]:
+    def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB; without ``bs`` the nearest base station answers."""
 
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """Gain of each link in dB."""
         return self.predict_by_station(*paired(user_xyz, bs_xyz), None)
 
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
+    def predict_links(self, data: HasMeasurements) -> Floats:
         """Gain of each link in dB, by its base station's id."""
         return self.predict_by_station(data.user_xyz, data.bs_xyz, data.bs)
 
@@ -91,8 +90,8 @@ class Estimator(ABC):
 class KnownStations:
     """The base stations of some measurements, each by its id, and where it is."""
 
-    ids: NDArray
-    xyz: NDArray[np.float64]
+    ids: Array
+    xyz: Floats
 
     @classmethod
     def of(cls, data: Measurements) -> "KnownStations":
@@ -103,7 +102,7 @@ class KnownStations:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def numbers(self, bs: NDArray | None, bs_xyz: NDArray[np.float64]) -> NDArray[np.int64]:
+    def numbers(self, bs: Array | None, bs_xyz: Floats) -> Ints:
         """Each link's station: by its id, or the nearest one where the id is not known."""
         nearest = tree_of(self.xyz).query(bs_xyz)[1]
         if bs is None:
@@ -112,7 +111,7 @@ class KnownStations:
         return np.where(known >= 0, known, nearest)
 
 
-def tree_of(points: NDArray[np.float64]) -> "KDTree":
+def tree_of(points: Floats) -> "KDTree":
     """A tree that finds the nearest among points."""
     from scipy.spatial import KDTree  # slow to import, needed only here
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array, Floats
 from veilmap.baselines.base import Estimator, KnownStations, fitted
 from veilmap.baselines.log_distance import LogDistance
 from veilmap.data.measurements import Measurements
@@ -43,7 +43,7 @@ class OrdinaryKriging(Estimator):
         """Fit a variogram to every base station."""
         return self.fit_values(data, data.gain_db)
 
-    def fit_values(self, data: Measurements, values: NDArray[np.float64]) -> "OrdinaryKriging":
+    def fit_values(self, data: Measurements, values: Floats) -> "OrdinaryKriging":
         """Fit to other values on the links of ``data``."""
         checks.whole("neighbours", self.neighbours, least=2)
         self.check_installed("kriging")
@@ -64,9 +64,7 @@ class OrdinaryKriging(Estimator):
             self._fields.append(Kriging(*places.T, gain, variogram_model=self.variogram, **lags))
         return self
 
-    def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
-    ) -> NDArray[np.float64]:
+    def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB; without ``bs`` the nearest base station answers."""
         station, gain = fitted(self._stations).numbers(bs, mast), np.empty(len(user))
         for number in np.unique(station):
@@ -75,7 +73,7 @@ class OrdinaryKriging(Estimator):
             gain[own] = at
         return gain
 
-    def _at(self, kriged: Any, places: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _at(self, kriged: Any, places: Floats) -> Floats:
         near: dict[str, Any] = {}
         if len(kriged.X_ORIG) >= max(_MANY, self.neighbours):
             near = {"n_closest_points": self.neighbours, "backend": "loop"}
@@ -99,18 +97,14 @@ class RegressionKriging(Estimator):
         self.rest_ = self.kriging.clone().fit_values(data, rest)
         return self
 
-    def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
-    ) -> NDArray[np.float64]:
+    def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB; without ``bs`` the nearest base station answers."""
         parts = fitted(self.trend_), fitted(self.rest_)
         line, rest = (part.predict_by_station(user, mast, bs) for part in parts)
         return line + rest
 
 
-def _mean_by_place(
-    xy: NDArray[np.float64], gain: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _mean_by_place(xy: Floats, gain: Floats) -> tuple[Floats, Floats]:
     """One value per distinct place: repeated places make kriging's matrix singular."""
     places, index = np.unique(xy, axis=0, return_inverse=True)
     index = index.reshape(-1)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from veilmap._util.arrays import Array, Floats
 from veilmap.baselines.base import Estimator, KnownStations, fitted
 from veilmap.data.measurements import Measurements
 from veilmap.geometry.grid import paired
@@ -24,7 +25,7 @@ class LogDistance(Estimator):
     calibrate: bool = False
     intercept_: float | None = field(default=None, init=False)
     slope_: float | None = field(default=None, init=False)
-    offsets_: NDArray[np.float64] | None = field(default=None, init=False, repr=False)
+    offsets_: Floats | None = field(default=None, init=False, repr=False)
     _stations: KnownStations | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Measurements) -> "LogDistance":
@@ -44,14 +45,12 @@ class LogDistance(Estimator):
             self.offsets_ = found[2:] - found[2:].mean()
         return self
 
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """Gain of each link in dB, without offsets."""
         distances = log_distance(*paired(user_xyz, bs_xyz))
         return fitted(self.intercept_) + fitted(self.slope_) * distances
 
-    def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
-    ) -> NDArray[np.float64]:
+    def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB, with the offset of its base station or of the nearest."""
         gain = self.predict(user, mast)
         if self.offsets_ is None:

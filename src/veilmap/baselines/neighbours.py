@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array, Floats
 from veilmap.baselines.base import Estimator, KnownStations, fitted, tree_of
 from veilmap.data.measurements import Measurements
 
@@ -30,7 +30,7 @@ class NearestNeighbours(Estimator):
     neighbours: int = 5
     same_station: bool = False
     _trees: "list[KDTree] | None" = field(default=None, init=False, repr=False)
-    _gains: list[NDArray[np.float64]] = field(default_factory=list, init=False, repr=False)
+    _gains: list[Floats] = field(default_factory=list, init=False, repr=False)
     _stations: KnownStations | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Measurements) -> "NearestNeighbours":
@@ -47,9 +47,7 @@ class NearestNeighbours(Estimator):
         self._gains = [data.gain_db[rows] for rows in own]
         return self
 
-    def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
-    ) -> NDArray[np.float64]:
+    def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB; without ``bs`` the nearest base station answers."""
         if self._stations is None:
             return self._mean_of_nearest(0, np.hstack([user[:, :2], mast[:, :2]]))
@@ -59,7 +57,7 @@ class NearestNeighbours(Estimator):
             gain[own] = self._mean_of_nearest(number, user[own, :2])
         return gain
 
-    def _mean_of_nearest(self, number: int, places: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _mean_of_nearest(self, number: int, places: Floats) -> Floats:
         tree, gains = fitted(self._trees)[number], self._gains[number]
         count = min(self.neighbours, len(gains))
         apart, index = tree.query(places, count, workers=-1)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array, Floats
 from veilmap.baselines.base import Estimator, fitted
 from veilmap.data.measurements import Measurements
 from veilmap.model.radio_map import RadioMap
@@ -29,8 +29,6 @@ class TrueMap(Estimator):
         self.radio_map_ = RadioMap(self.scene.grid, heights).fit_propagation(data)
         return self
 
-    def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
-    ) -> NDArray[np.float64]:
+    def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB, whichever the base station."""
         return fitted(self.radio_map_).predict(user, mast)

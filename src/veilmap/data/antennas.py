@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array, Bools, Floats
 from veilmap._util.ids import Known, in_order, places
 from veilmap.errors import DataError
 from veilmap.geometry.grid import paired
@@ -97,7 +98,7 @@ class Antennas:
     def __len__(self) -> int:
         return len(self.stations)
 
-    def of(self, bs: NDArray, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def of(self, bs: Array, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """The pattern on every link, (J,), in dB: 0 in the beam, negative beside it.
 
         0 as well for base stations that are not listed, and for users right at the mast.
@@ -114,7 +115,7 @@ class Antennas:
         pattern[directed] = -np.minimum(lost, self.front_to_back_db)
         return pattern
 
-    def known(self, bs: NDArray) -> NDArray[np.bool_]:
+    def known(self, bs: Array) -> Bools:
         """Whether the antenna of each base station is known."""
         return places(bs, self._stations) >= 0
 
@@ -135,6 +136,6 @@ class Antennas:
         return in_order(self.stations)
 
 
-def impossible_widths(degrees: NDArray[np.float64]) -> NDArray[np.bool_]:
+def impossible_widths(degrees: Floats) -> Bools:
     """Which beam widths no antenna has; NaN is none of them."""
     return (degrees <= 0) | (degrees > _WIDEST_DEG)

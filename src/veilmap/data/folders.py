@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import files
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
@@ -32,7 +32,7 @@ class Crowd(Protocol):
     """Users with their links: `Measurements`, or a `MeasurementFolder`."""
 
     @property
-    def users(self) -> NDArray:
+    def users(self) -> Array:
         """Their ids, sorted."""
         ...
 
@@ -47,17 +47,17 @@ class Crowd(Protocol):
         ...
 
     @property
-    def stations(self) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+    def stations(self) -> tuple[Floats, tuple[Id, ...]]:
         """Every base station once: where it is, (B, 3), and its id."""
         ...
 
     @property
-    def devices(self) -> NDArray:
+    def devices(self) -> Array:
         """The kinds of devices there are."""
         ...
 
     @property
-    def corners(self) -> NDArray[np.float64]:
+    def corners(self) -> Floats:
         """The least and the largest x and y of any end of a link, (2, 2), in metres."""
         ...
 
@@ -69,7 +69,7 @@ class Crowd(Protocol):
         """The links of at most ``users`` users at a time, in the order of their ids."""
         ...
 
-    def mean_positions(self) -> NDArray[np.float64]:
+    def mean_positions(self) -> Floats:
         """Each user's mean position over its links, (N, 2), in metres."""
         ...
 
@@ -120,12 +120,12 @@ class MeasurementFolder:
         if waiting:
             yield _joined(waiting)
 
-    def mean_positions(self) -> NDArray[np.float64]:
+    def mean_positions(self) -> Floats:
         """Each user's mean position over its links, (N, 2), in metres."""
         return self._mean_positions
 
     @cached_property
-    def _mean_positions(self) -> NDArray[np.float64]:
+    def _mean_positions(self) -> Floats:
         return np.vstack([_links_in(file).mean_positions() for file in self._files])
 
     def load(self) -> Measurements:
@@ -180,11 +180,11 @@ class _Seen:
     """What the files of a folder hold, gathered while they are read for the first time."""
 
     def __init__(self) -> None:
-        self.users: list[NDArray] = []
-        self.masts: list[NDArray[np.float64]] = []
-        self.ids: list[NDArray] = []
-        self.devices: list[NDArray] = []
-        self.corners: list[NDArray[np.float64]] = []
+        self.users: list[Array] = []
+        self.masts: list[Floats] = []
+        self.ids: list[Array] = []
+        self.devices: list[Array] = []
+        self.corners: list[Floats] = []
         self.public: tuple[str | None, Antennas | None] = (None, None)
         self.links = 0
 
@@ -220,7 +220,7 @@ def _links_in(file: Path) -> Links:
     table = pyarrow.parquet.read_table(files.existing(file))
     column = {name: table.column(name).to_numpy() for name in table.column_names}
     user = column["user"]
-    order: slice | NDArray[np.int64] = slice(None)
+    order: slice | Ints = slice(None)
     if not (user[1:] >= user[:-1]).all():
         order = np.argsort(user, kind="stable")
         user = user[order]

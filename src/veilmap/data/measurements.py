@@ -1,7 +1,7 @@
 """Measurements: the table of links that users hold."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks, files
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
@@ -35,10 +36,11 @@ CRS_NOTE, ANTENNAS_NOTE = "veilmap_crs", "veilmap_antennas"  # in a Parquet file
 
 @dataclass(frozen=True)
 class BadRows:
-    """Rows that cannot be used, and why."""
+    """Rows that are not used, and why; ``expected`` if the caller said there would be such."""
 
     reason: str
-    rows: NDArray[np.int64]
+    rows: Ints = field(repr=False)
+    expected: bool = False
 
 
 class BadRowsError(DataError):
@@ -84,12 +86,12 @@ class Measurements:
         What was left out before, by whoever made the table.
     """
 
-    user: NDArray
-    user_xyz: NDArray[np.float64]
-    bs_xyz: NDArray[np.float64]
-    gain_db: NDArray[np.float64]
-    bs: NDArray = None  # type: ignore[assignment]  # filled in below
-    device: NDArray = None  # type: ignore[assignment]  # filled in below
+    user: Array
+    user_xyz: Floats
+    bs_xyz: Floats
+    gain_db: Floats
+    bs: Array = None  # type: ignore[assignment]  # filled in below
+    device: Array = None  # type: ignore[assignment]  # filled in below
     crs: str | None = None
     antennas: Antennas | None = None
     on_bad: OnBad = "refuse"
@@ -115,7 +117,7 @@ class Measurements:
             object.__setattr__(self, name, _frozen(values))
         object.__setattr__(self, "dropped", (*self.dropped, *bad))
 
-    def _shaped(self) -> dict[str, NDArray]:
+    def _shaped(self) -> dict[str, Array]:
         """The columns as arrays of matching length."""
         gain_db = checks.floats("gain_db", self.gain_db)
         if gain_db.ndim != 1:
@@ -147,7 +149,7 @@ class Measurements:
         return len(self.gain_db)
 
     @cached_property
-    def users(self) -> NDArray:
+    def users(self) -> Array:
         """The distinct user ids, sorted: user i of gradients and transcripts is ``users[i]``."""
         return np.unique(self.user)
 
@@ -167,17 +169,17 @@ class Measurements:
         )
 
     @cached_property
-    def stations(self) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+    def stations(self) -> tuple[Floats, tuple[Id, ...]]:
         """Every base station once: where it is, (B, 3), and its id. Several may share a mast."""
         return stations_among(self.bs_xyz, self.bs)
 
     @cached_property
-    def devices(self) -> NDArray:
+    def devices(self) -> Array:
         """The kinds of devices there are."""
         return np.unique(self.device)
 
     @property
-    def corners(self) -> NDArray[np.float64]:
+    def corners(self) -> Floats:
         """The least and the largest x and y of any end of a link, (2, 2), in metres."""
         ends = self.user_xyz[:, :2], self.bs_xyz[:, :2]
         low = np.min([end.min(axis=0) for end in ends], axis=0)
@@ -187,7 +189,7 @@ class Measurements:
         """The links of at most ``users`` users at a time, in the order of their ids."""
         return self.links.blocks(users)
 
-    def mean_positions(self) -> NDArray[np.float64]:
+    def mean_positions(self) -> Floats:
         """Each user's mean position over its links, (N, 2), in metres."""
         return self.links.mean_positions()
 
@@ -293,16 +295,14 @@ class Measurements:
             raise DataError(f"{path}: {error}") from None
 
 
-def stations_among(
-    masts: NDArray[np.float64], bs: NDArray
-) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+def stations_among(masts: Floats, bs: Array) -> tuple[Floats, tuple[Id, ...]]:
     """Every base station of some links once: where it is, (B, 3), and its id."""
     ids, number = np.unique(bs, return_inverse=True)
     distinct = np.unique(np.column_stack([masts, number.reshape(-1)]), axis=0)
     return distinct[:, :3], tuple(ids[distinct[:, 3].astype(np.int64)].tolist())
 
 
-def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:
+def find_bad_rows(columns: dict[str, Array]) -> list[BadRows]:
     """Rows that cannot be used: each row once, under the first reason that applies."""
     user, bs, gain = columns["user_xyz"], columns["bs_xyz"], columns["gain_db"]
     missing = np.zeros(len(gain), dtype=bool)
@@ -344,7 +344,7 @@ def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:
     return found
 
 
-def _duplicates(columns: dict[str, NDArray], usable: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _duplicates(columns: dict[str, Array], usable: Bools) -> Ints:
     """Usable rows that repeat an earlier usable one in every column."""
     rows = np.flatnonzero(usable)
     if len(rows) == 0:
@@ -367,11 +367,11 @@ def _duplicates(columns: dict[str, NDArray], usable: NDArray[np.bool_]) -> NDArr
     return np.sort(rows[few[order[1:][same]]])
 
 
-def _as_integers(ids: NDArray) -> NDArray:
+def _as_integers(ids: Array) -> Array:
     return ids if ids.dtype.kind in "iu" else np.unique(ids, return_inverse=True)[1]
 
 
-def _hashes(keys: list[NDArray]) -> NDArray[np.uint64]:
+def _hashes(keys: list[Array]) -> NDArray[np.uint64]:
     """A number for each row that rows equal in every key share."""
     result = np.zeros(len(keys[0]), dtype=np.uint64)
     for key in keys:
@@ -401,7 +401,7 @@ def listed(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> 
     return f"{count} of {total} rows cannot be used: {'; '.join(parts)}"
 
 
-def _share_of(items: NDArray, share: float, what: str, seed: int | None) -> NDArray:
+def _share_of(items: Array, share: float, what: str, seed: int | None) -> Array:
     """A random share of ``items``, at least one and not all."""
     part = checks.number("test", share, above=0)
     count = round(part * len(items))
@@ -417,7 +417,7 @@ def _file_kind(path: Path) -> Literal["csv", "parquet"]:
     return kinds[path.suffix.lower()]
 
 
-def _frozen(values: NDArray) -> NDArray:
+def _frozen(values: Array) -> Array:
     copy = np.array(values, order="C")
     copy.flags.writeable = False
     return copy

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array
 from veilmap.errors import DataError
 
 _TEXT_COLUMNS = (
@@ -25,7 +25,7 @@ def read(
     *,
     required: Sequence[str],
     optional: Sequence[str] = (),
-) -> dict[str, NDArray]:
+) -> dict[str, Array]:
     """The wanted columns of a file as arrays; missing numbers become NaN."""
     try:
         table = pa.csv.read_csv(path) if kind == "csv" else pa.parquet.read_table(path)
@@ -50,7 +50,7 @@ def note(path: Path, kind: Literal["csv", "parquet"], name: str) -> str | None:
     return found.decode() if found else None
 
 
-def _column(path: Path, kind: str, name: str, column: pa.ChunkedArray) -> NDArray:
+def _column(path: Path, kind: str, name: str, column: pa.ChunkedArray) -> Array:
     if name in _TEXT_COLUMNS:
         return column.to_numpy()
     try:

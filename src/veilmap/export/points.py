@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import files
+from veilmap._util.arrays import Floats
 from veilmap.errors import DataError, VeilmapError
 from veilmap.export.written import Written
 from veilmap.geometry.coordinates import from_latitude_longitude
@@ -28,8 +28,8 @@ class Points:
         In the map's metres, with z if it was given.
     """
 
-    given: dict[str, NDArray[np.float64]]
-    xyz: NDArray[np.float64]
+    given: dict[str, Floats]
+    xyz: Floats
 
 
 def read(path: Path, crs: str | None) -> Points:

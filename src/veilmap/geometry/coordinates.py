@@ -3,16 +3,15 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats
 from veilmap.errors import ConfigurationError, DataError, MissingExtraError
 
 DEGREES = "EPSG:4326"
 
 _UTM_LATITUDES = (-80.0, 84.0)
-
-Values = NDArray[np.float64]
 
 
 def in_degrees(crs: str) -> bool:
@@ -37,7 +36,7 @@ def checked(crs: str) -> str:
     return crs
 
 
-def utm_zone(longitude: Values, latitude: Values) -> str:
+def utm_zone(longitude: Floats, latitude: Floats) -> str:
     """The UTM zone of the median position."""
     known = np.isfinite(longitude) & np.isfinite(latitude)
     if not known.any():
@@ -53,7 +52,7 @@ def utm_zone(longitude: Values, latitude: Values) -> str:
     return f"EPSG:{32600 + zone if north >= 0 else 32700 + zone}"
 
 
-def converted(x: Values, y: Values, source: str, target: str) -> tuple[Values, Values]:
+def converted(x: Floats, y: Floats, source: str, target: str) -> tuple[Floats, Floats]:
     """Positions in another coordinate system; NaN where they cannot be had there.
 
     x is the longitude, y the latitude of positions in degrees.
@@ -66,13 +65,13 @@ def converted(x: Values, y: Values, source: str, target: str) -> tuple[Values, V
     return np.where(known, east, np.nan), np.where(known, north, np.nan)
 
 
-def to_longitude_latitude(crs: str, xy: ArrayLike) -> Values:
+def to_longitude_latitude(crs: str, xy: ArrayLike) -> Floats:
     """Points of a projected system as (longitude, latitude) in degrees of WGS 84, (n, 2)."""
     points = checks.points("xy", xy, 2)
     return np.stack(converted(points[..., 0], points[..., 1], checked(crs), DEGREES), axis=-1)
 
 
-def from_latitude_longitude(crs: str | None, places: ArrayLike) -> Values:
+def from_latitude_longitude(crs: str | None, places: ArrayLike) -> Floats:
     """(latitude, longitude) in degrees of WGS 84 as metres of a projected system, (n, 2)."""
     if crs is None:
         raise DataError(

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._kernels import links
 from veilmap._kernels.arguments import CrossingLists
+from veilmap._util.arrays import Floats, Ints
 from veilmap.geometry.grid import Grid, offsets_of, paired
 
 
@@ -28,10 +29,10 @@ class Crossings:
         z_m: height of the link over the middle of that chord, in metres.
     """
 
-    offsets: NDArray[np.int64]
-    cells: NDArray[np.int64]
-    chords: NDArray[np.float64]
-    heights: NDArray[np.float64]
+    offsets: Ints
+    cells: Ints
+    chords: Floats
+    heights: Floats
 
 
 def trace(grid: Grid, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Crossings:

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Floats
 from veilmap.ingest.options import Quantity
 from veilmap.ingest.results import Reading
-
-Values = NDArray[np.float64]
 
 # Losses of links that radios bridge, in dB.
 _USUAL_LOSS_DB = (60.0, 180.0)
@@ -28,7 +26,7 @@ def about(reading: Reading) -> list[str]:
     return [doubt for find in _FINDERS for doubt in find(reading)]
 
 
-def about_values(values: Values, quantity: Quantity) -> str:
+def about_values(values: Floats, quantity: Quantity) -> str:
     """A doubt about values of ``quantity``, as the file has them."""
     known = values[np.isfinite(values)]
     if len(known) == 0:
@@ -65,7 +63,7 @@ def _values(reading: Reading) -> Iterator[str]:
 
 def _distances(reading: Reading) -> Iterator[str]:
     data = reading.measurements
-    distance = np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T)
+    distance = reading.distance_m
     far = int((distance > _FAR_M).sum())
     if far:
         yield (
@@ -77,7 +75,7 @@ def _distances(reading: Reading) -> Iterator[str]:
 
 def _same_id(reading: Reading) -> Iterator[str]:
     data = reading.measurements
-    distance = np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T)
+    distance = reading.distance_m
     order = np.lexsort((distance, data.bs))
     ends = np.flatnonzero(data.bs[order][1:] != data.bs[order][:-1]) + 1
     for rows in np.split(order, ends):

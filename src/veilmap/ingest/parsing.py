@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 
 _EMPTY = pa.array(["", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"])
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
@@ -18,8 +19,6 @@ _ISO = (
 # Seconds since 1970 stay below this until the year 5138; milliseconds passed it in 1973.
 _TOO_LATE_S = 1e11
 _YEAR_9999_S = 253_402_300_799.0
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,14 @@ class Parsed:
         Where the file says nothing, and where it says what is no number or time.
     """
 
-    values: NDArray[np.float64]
-    empty: Mask
-    unreadable: Mask
+    values: Floats
+    empty: Bools
+    unreadable: Bools
+
+    def repeated(self, times: int) -> "Parsed":
+        """Each row so many times."""
+        empty, unreadable = np.repeat(self.empty, times), np.repeat(self.unreadable, times)
+        return Parsed(np.repeat(self.values, times), empty, unreadable)
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,15 @@ class Ids:
     missing : (n,) bool
     """
 
-    distinct: NDArray
-    codes: NDArray[np.int64]
-    missing: Mask
+    distinct: Array
+    codes: Ints
+    missing: Bools
 
-    def rows(self) -> NDArray:
+    def repeated(self, times: int) -> "Ids":
+        """Each row so many times."""
+        return Ids(self.distinct, np.repeat(self.codes, times), np.repeat(self.missing, times))
+
+    def rows(self) -> Array:
         """The id of each row."""
         return self.distinct[self.codes]
 
@@ -143,7 +151,7 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([pa.nulls(len(column), pa.string())])
 
 
-def _distinct(dictionary: pa.Array) -> NDArray:
+def _distinct(dictionary: pa.Array) -> Array:
     """Few distinct ids, as whole numbers if all are."""
     if pa.types.is_string(dictionary.type):
         if len(dictionary) and pc.all(pc.match_substring_regex(dictionary, _WHOLE)).as_py():
@@ -170,7 +178,7 @@ def _iso_times(column: pa.ChunkedArray) -> Parsed:
     return Parsed(seconds, empty, ~empty & np.isnan(seconds))
 
 
-def _zone_seconds(zone: pa.ChunkedArray) -> NDArray[np.float64]:
+def _zone_seconds(zone: pa.ChunkedArray) -> Floats:
     """Seconds ahead of UTC."""
     offset = pc.extract_regex(zone, r"^(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)$")
     sign, hours, minutes = (pc.struct_field(offset, [number]) for number in range(3))
@@ -178,5 +186,5 @@ def _zone_seconds(zone: pa.ChunkedArray) -> NDArray[np.float64]:
     return np.where(pc.fill_null(pc.equal(sign, "-"), False).to_numpy(), -amount, amount)
 
 
-def _or_zero(text: pa.ChunkedArray) -> NDArray[np.float64]:
+def _or_zero(text: pa.ChunkedArray) -> Floats:
     return text.cast(pa.float64()).fill_null(0.0).to_numpy()

@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-from numpy.typing import NDArray
 
 from veilmap._util import files
+from veilmap._util.arrays import Floats, Ints
 from veilmap.data import table_files
 from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import ANTENNAS_NOTE, CRS_NOTE
@@ -48,11 +48,11 @@ class RawTable:
 
     path: Path
     columns: pa.Table
-    numbers: NDArray[np.int64]
+    numbers: Ints
     row_word: Literal["line", "row"] = "row"
-    broken: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    broken: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     decimal: str = "."
-    points: NDArray[np.float64] | None = None
+    points: Floats | None = None
     crs: str | None = None
     antennas: Antennas | None = None
     notes: tuple[str, ...] = ()

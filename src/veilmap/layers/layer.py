@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 
-Values = NDArray[np.float64]
 Attribute = str | int | float | Sequence[float]
 
 
@@ -34,20 +34,20 @@ class Layer:
     attributes : mapping
         What else they depend on, such as the base station.
     categories : bool
-        Values are numbers of things, not amounts: there is nothing between 2 and 3.
+        Floats are numbers of things, not amounts: there is nothing between 2 and 3.
     exact : callable, optional
         The quantity at any points, (n, 3) to (n,); without it a point has its cell's value.
     """
 
     name: str
-    values: Values = field(repr=False)
+    values: Floats = field(repr=False)
     unit: str
     long_name: str
     grid: Grid
     altitude: float | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     categories: bool = False
-    exact: Callable[[Values], Values] | None = field(default=None, repr=False)
+    exact: Callable[[Floats], Floats] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         values = np.array(checks.floats("values", self.values), order="C")
@@ -64,7 +64,7 @@ class Layer:
         altitude = {} if self.altitude is None else {"altitude_m": self.altitude}
         return altitude | dict(self.attributes)
 
-    def at(self, points: ArrayLike) -> Values:
+    def at(self, points: ArrayLike) -> Floats:
         """The values at points, (n,): NaN off the grid.
 
         ``points`` are (n, 2), taken at the layer's altitude, or (n, 3).

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 from veilmap.layers.known import checked, facts
-from veilmap.layers.layer import Attribute, Layer, Values
+from veilmap.layers.layer import Attribute, Layer
 from veilmap.layers.servers import Servers
 from veilmap.model.radio_map import RadioMap
 
@@ -63,7 +64,7 @@ def gain(
     elif beam_width is not None:
         raise ConfigurationError("a beam of some width looks somewhere: name its azimuth")
 
-    def exact(places: Values) -> Values:
+    def exact(places: Floats) -> Floats:
         gains = radio_map.predict(places, bs, station=station)
         if antennas is None:
             return gains
@@ -163,7 +164,7 @@ def obstacle_heights(radio_map: RadioMap) -> Layer:
     )  # fmt: skip
 
 
-def place_of(bs_xyz: ArrayLike) -> NDArray[np.float64]:
+def place_of(bs_xyz: ArrayLike) -> Floats:
     """One base station's position, checked."""
     bs = checks.points("bs_xyz", bs_xyz)
     if bs.shape != (3,):
@@ -173,6 +174,6 @@ def place_of(bs_xyz: ArrayLike) -> NDArray[np.float64]:
     return bs
 
 
-def centres(grid: Grid, altitude: float) -> NDArray[np.float64]:
+def centres(grid: Grid, altitude: float) -> Floats:
     """Every cell's centre, ``altitude`` metres above ground, (M, 3)."""
     return np.column_stack([grid.centres, np.full(grid.cells, altitude)])

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from veilmap._util import checks, files, threads
+from veilmap._util.arrays import Floats
 from veilmap._util.ids import Id
 from veilmap._util.plain import to_plain
 from veilmap.data.measurements import Measurements
@@ -24,7 +25,7 @@ from veilmap.federation.training import fingerprint
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tracing import trace
 from veilmap.layers.known import checked
-from veilmap.layers.layer import Attribute, Layer, Values
+from veilmap.layers.layer import Attribute, Layer
 from veilmap.layers.predictions import centres, place_of
 from veilmap.model.radio_map import RadioMap
 
@@ -83,7 +84,7 @@ def spread(
     if station is not None:
         known["base_station"] = checked(station, *radio_maps)
 
-    def exact(places: Values) -> Values:
+    def exact(places: Floats) -> Floats:
         gains = [radio_map.predict(places, bs, station=station) for radio_map in radio_maps]
         return np.std(gains, axis=0)
 

@@ -3,8 +3,9 @@
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from veilmap._util.arrays import Floats
 from veilmap.data.measurements import Measurements
 from veilmap.model.radio_map import HasMeasurements
 
@@ -12,7 +13,7 @@ from veilmap.model.radio_map import HasMeasurements
 class Predictor(Protocol):
     """Anything that predicts the gain of links: a radio map or a baseline."""
 
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """Gain of each link in dB."""
         ...
 
@@ -21,7 +22,7 @@ class Predictor(Protocol):
 class KnowsDevices(Protocol):
     """Something that also knows offsets of base stations and devices."""
 
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
+    def predict_links(self, data: HasMeasurements) -> Floats:
         """What the devices would read, in dB."""
         ...
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
 from veilmap._kernels.arguments import UserGradients
 from veilmap._util import checks, threads
+from veilmap._util.arrays import Floats, Ints
 from veilmap.data.links import Links
 from veilmap.model.field import Field
 from veilmap.model.radio_map import HasLinks, RadioMap
@@ -34,10 +34,10 @@ class LocalGradients:
         J_i: links of user i.
     """
 
-    loss: NDArray[np.float64]
-    heights: NDArray[np.float64]
-    propagation: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    loss: Floats
+    heights: Floats
+    propagation: Floats
+    counts: Ints
 
 
 def local_gradients(radio_map: RadioMap, data: HasLinks) -> LocalGradients:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Bools, Floats, Ints
 from veilmap._util.streams import Purpose, stream
 from veilmap.data.measurements import BadRows, Measurements
 from veilmap.errors import ConfigurationError
@@ -53,7 +54,7 @@ class Scene:
 
     grid: Grid
     buildings: Sequence[Building]
-    base_stations: NDArray[np.float64]
+    base_stations: Floats
     propagation: Propagation = field(default_factory=Propagation)
     seed: int = 0
     meshes: "Meshes | None" = None
@@ -207,23 +208,23 @@ class Scene:
         return cls(grid, (), stations, laws, seed, meshes.grounded(grid))
 
     @cached_property
-    def heights(self) -> NDArray[np.float64]:
+    def heights(self) -> Floats:
         """Height of the building over each cell's centre, (rows, columns); 0 for open ground."""
         return self.heights_on(self.grid)
 
-    def heights_on(self, grid: Grid) -> NDArray[np.float64]:
+    def heights_on(self, grid: Grid) -> Floats:
         """The same over the cells of another grid."""
         if self.meshes is not None:
             return self.meshes.heights(grid)
         return heights_of(self.buildings, grid)
 
-    def _indoors(self, xyz: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _indoors(self, xyz: Floats) -> Bools:
         """Whether each point is inside a building."""
         if self.meshes is not None:
             return self.meshes.covered(xyz)
         return _inside(self.buildings, xyz)
 
-    def line_of_sight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.bool_]:
+    def line_of_sight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Bools:
         """Whether no building stands in a link's way, on the buildings' own shapes."""
         user, bs = paired(user_xyz, bs_xyz)
         if self.meshes is not None:
@@ -234,7 +235,7 @@ class Scene:
             clear[block] = _clear_of(self.buildings, user[block], bs[block])
         return clear
 
-    def gain(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def gain(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """The true gain in dB: the segmented model on the true shapes, without shadowing."""
         user, bs = paired(user_xyz, bs_xyz)
         return self.propagation.gain(log_distance(user, bs), self.line_of_sight(user, bs))
@@ -380,9 +381,7 @@ class Scene:
         dropped = (BadRows("no path was found", lost),) if len(lost) else ()
         return Measurements(user, places[user], self.base_stations[bs], gain, bs, dropped=dropped)
 
-    def _places(
-        self, rng: np.random.Generator, users: int | ArrayLike, altitude: float
-    ) -> NDArray[np.float64]:
+    def _places(self, rng: np.random.Generator, users: int | ArrayLike, altitude: float) -> Floats:
         """Where users are: (N, 3), drawn at random or as given."""
         if np.ndim(users) == 0:
             count = checks.whole("users", users, least=1)
@@ -393,16 +392,14 @@ class Scene:
             raise ConfigurationError(f"user {inside[0]} is inside a building; move them")
         return places
 
-    def _within(self, reach: float, spots: NDArray[np.float64]) -> Sequence[NDArray[np.int64]]:
+    def _within(self, reach: float, spots: Floats) -> Sequence[Ints]:
         """The base stations at most ``reach`` metres from each spot on the ground."""
         from scipy.spatial import cKDTree
 
         masts = cKDTree(self.base_stations[:, :2])
         return masts.query_ball_point(spots[:, :2], reach, return_sorted=True)
 
-    def _shadowing(
-        self, user_xyz: NDArray[np.float64], bs: NDArray[np.int64], deviation: float, reach: float
-    ) -> NDArray[np.float64]:
+    def _shadowing(self, user_xyz: Floats, bs: Ints, deviation: float, reach: float) -> Floats:
         """Shadowing at each link: one random field over the ground per base station.
 
         The field is a sum of waves whose random wave vectors follow the spectrum of the
@@ -438,7 +435,7 @@ def _ordered(extent: Sequence[float]) -> tuple[float, float, float, float]:
     return west, east, south, north
 
 
-def _inside(buildings: Sequence[Building], xyz: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _inside(buildings: Sequence[Building], xyz: Floats) -> Bools:
     """Whether each point is on or in a building: within its footprint and not above it."""
     import shapely
 
@@ -455,10 +452,10 @@ def _inside(buildings: Sequence[Building], xyz: NDArray[np.float64]) -> NDArray[
 def _outdoors(
     rng: np.random.Generator,
     grid: Grid,
-    indoors: Callable[[NDArray[np.float64]], NDArray[np.bool_]],
+    indoors: Callable[[Floats], Bools],
     count: int,
     altitude: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """``count`` random points over the grid at ``altitude``, none inside a building."""
     west, east, south, north = grid.extent
     found = np.empty((0, 3))
@@ -480,11 +477,8 @@ def _outdoors(
 
 
 def _different_stations(
-    rng: np.random.Generator,
-    place: NDArray[np.int64],
-    within: Sequence[NDArray[np.int64]] | None,
-    stations: int,
-) -> NDArray[np.int64]:
+    rng: np.random.Generator, place: Ints, within: Sequence[Ints] | None, stations: int
+) -> Ints:
     """A base station for each link, different ones at the same place.
 
     ``within`` are those that each place may have; None for all of them.
@@ -503,9 +497,7 @@ def _different_stations(
     return chosen
 
 
-def _check_enough(
-    within: Sequence[NDArray[np.int64]], places: NDArray[np.int64], counts: NDArray[np.int64]
-) -> None:
+def _check_enough(within: Sequence[Ints], places: Ints, counts: Ints) -> None:
     there = np.array([len(within[one]) for one in places])
     poor = np.flatnonzero(there < counts)
     if len(poor):
@@ -517,9 +509,7 @@ def _check_enough(
         )
 
 
-def _clear_of(
-    buildings: Sequence[Building], user: NDArray[np.float64], bs: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def _clear_of(buildings: Sequence[Building], user: Floats, bs: Floats) -> Bools:
     """Whether none of the buildings is in a link's way."""
     import shapely
 
@@ -536,9 +526,7 @@ def _clear_of(
     return clear
 
 
-def _blocked_by(
-    building: Building, user: NDArray[np.float64], bs: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def _blocked_by(building: Building, user: Floats, bs: Floats) -> Bools:
     """Whether the part of each link at or below the roof meets the footprint."""
     import shapely
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks, files
+from veilmap._util.arrays import Array, Floats
 from veilmap._util.extras import require
 from veilmap.errors import DataError
 from veilmap.geometry import coordinates
@@ -89,7 +89,7 @@ def read_footprints(
     return Footprints(tuple(buildings), crs, left_out)
 
 
-def _read(path: Path, layer: str | None) -> tuple[NDArray, dict[str, NDArray], str | None]:
+def _read(path: Path, layer: str | None) -> tuple[Array, dict[str, Array], str | None]:
     """Shapes, attributes and the coordinate system of a file."""
     require("pyogrio", f"{path}: reading footprints")
     import pyogrio.raw
@@ -111,8 +111,8 @@ def _read(path: Path, layer: str | None) -> tuple[NDArray, dict[str, NDArray], s
 
 
 def _heights(
-    columns: Mapping[str, NDArray], count: int, height: str, levels: str, storey: float
-) -> NDArray[np.float64]:
+    columns: Mapping[str, Array], count: int, height: str, levels: str, storey: float
+) -> Floats:
     """Metres of every building; NaN where nothing says."""
     metres = np.full(count, np.nan)
     for name, factor in ((height, 1.0), (levels, storey), ("building:levels", storey)):
@@ -131,8 +131,8 @@ def _number(value: Any) -> float:
 
 
 def _placed(
-    path: Path, shapes: NDArray, source: str | None, wanted: str | None
-) -> tuple[NDArray, str | None]:
+    path: Path, shapes: Array, source: str | None, wanted: str | None
+) -> tuple[Array, str | None]:
     """Shapes in metres, and the system they are in."""
     import shapely
 
@@ -145,7 +145,7 @@ def _placed(
         wanted = coordinates.utm_zone(bounds[[0, 2]], bounds[[1, 3]])
     target = coordinates.checked(wanted or source)
 
-    def moved(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    def moved(points: Floats) -> Floats:
         x, y = points.T
         return np.stack(coordinates.converted(x, y, source, target), axis=-1)
 

@@ -4,9 +4,9 @@ import math
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks, files
+from veilmap._util.arrays import Floats
 from veilmap._util.extras import require
 from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
@@ -22,7 +22,7 @@ def read_surface(
     *,
     ground: str | Path | float | None = None,
     outside: float | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """The highest surface in every cell, (rows, columns), in metres above ground.
 
     Parameters
@@ -59,7 +59,7 @@ def read_surface(
     return np.maximum(filled, 0.0)  # a little below ground is ground
 
 
-def _ground(ground: str | Path | float, grid: Grid) -> NDArray[np.float64] | float:
+def _ground(ground: str | Path | float, grid: Grid) -> Floats | float:
     if isinstance(ground, str | Path) and not _is_number(ground):
         return _on_grid(files.existing(ground), grid, "average")
     return checks.number("ground", ground)
@@ -73,7 +73,7 @@ def _is_number(text: object) -> bool:
     return True
 
 
-def _on_grid(path: Path, grid: Grid, how: str) -> NDArray[np.float64]:
+def _on_grid(path: Path, grid: Grid, how: str) -> Floats:
     """A raster's first band on the cells of a grid, southern row first; NaN where it has none."""
     require("rasterio", f"{path}: reading a surface model")
     import rasterio
