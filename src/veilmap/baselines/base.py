@@ -1,6 +1,7 @@
 """What all estimators of gains share: parameters, stations by place and id, predictions."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from veilmap._util import extras
-from veilmap._util.arrays import Array, Floats, Ints
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 from veilmap._util.ids import in_order, places
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -52,13 +53,11 @@ class Estimator(ABC):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``deep`` adds those of estimators among them, as outer__inner."""
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
-        inner = {
-            name: value for name, value in own.items() if deep and hasattr(value, "get_params")
-        }
         return own | {
             f"{name}__{key}": value
-            for name, estimator in inner.items()
-            for key, value in estimator.get_params().items()
+            for name, inner in own.items()
+            if deep and hasattr(inner, "get_params")
+            for key, value in inner.get_params().items()
         }
 
     def set_params(self, **parameters: Any) -> Self:
@@ -109,6 +108,25 @@ class KnownStations:
             return nearest
         known = places(bs, in_order(self.ids.tolist()))
         return np.where(known >= 0, known, nearest)
+
+    def rows(self, data: Measurements) -> list[Bools]:
+        """Which links of ``data`` are each station's."""
+        number = self.numbers(data.bs, data.bs_xyz)
+        return [number == station for station in range(len(self))]
+
+    def by_station(
+        self,
+        bs: Array | None,
+        bs_xyz: Floats,
+        places: Floats,
+        at: Callable[[int, Floats], Floats | float],
+    ) -> Floats:
+        """What ``at`` says of each link's station at the link's place, (J,)."""
+        station, found = self.numbers(bs, bs_xyz), np.empty(len(places))
+        for number in np.unique(station):
+            own = station == number
+            found[own] = at(number, places[own])
+        return found
 
 
 def tree_of(points: Floats) -> "KDTree":

@@ -1,19 +1,70 @@
-"""Kriging of gains over the ground, and of what a line leaves over."""
+"""Estimators by interpolation: the nearest measured links, and kriging over the ground."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from veilmap._util import checks
 from veilmap._util.arrays import Array, Floats
-from veilmap.baselines.base import Estimator, KnownStations, fitted
-from veilmap.baselines.log_distance import LogDistance
+from veilmap.baselines.base import Estimator, KnownStations, fitted, tree_of
+from veilmap.baselines.laws import LogDistance
 from veilmap.data.measurements import Measurements
+
+if TYPE_CHECKING:
+    from scipy.spatial import KDTree
 
 _FEWEST_FOR_KRIGING = 5
 _MANY = 500  # places, from which the variogram has short lags too
 _LAGS = 60
+
+
+@dataclass
+class NearestNeighbours(Estimator):
+    """Mean of the k links whose ends are nearest, weighted by inverse distance.
+
+    Parameters
+    ----------
+    neighbours : int
+        k.
+    same_station : bool
+        Only among links of the same base station: better where each was measured often. Else a
+        link is a point in four dimensions, x and y of both its ends.
+    """
+
+    neighbours: int = 5
+    same_station: bool = False
+    _trees: "list[KDTree] | None" = field(default=None, init=False, repr=False)
+    _gains: list[Floats] = field(default_factory=list, init=False, repr=False)
+    _stations: KnownStations | None = field(default=None, init=False, repr=False)
+
+    def fit(self, data: Measurements) -> "NearestNeighbours":
+        """Keep all links."""
+        checks.whole("neighbours", self.neighbours, least=1)
+        if not self.same_station:
+            self._trees = [tree_of(np.hstack([data.user_xyz[:, :2], data.bs_xyz[:, :2]]))]
+            self._gains, self._stations = [data.gain_db], None
+            return self
+        self._stations = KnownStations.of(data)
+        own = self._stations.rows(data)
+        self._trees = [tree_of(data.user_xyz[rows, :2]) for rows in own]
+        self._gains = [data.gain_db[rows] for rows in own]
+        return self
+
+    def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
+        """Gain of each link in dB; without ``bs`` the nearest base station answers."""
+        if self._stations is None:
+            return self._mean_of_nearest(0, np.hstack([user[:, :2], mast[:, :2]]))
+        places = user[:, :2]
+        return self._stations.by_station(bs, mast, places, self._mean_of_nearest)
+
+    def _mean_of_nearest(self, number: int, places: Floats) -> Floats:
+        tree, gains = fitted(self._trees)[number], self._gains[number]
+        count = min(self.neighbours, len(gains))
+        apart, index = tree.query(places, count, workers=-1)
+        apart, index = apart.reshape(-1, count), index.reshape(-1, count)
+        weights = 1.0 / np.maximum(apart, 1e-6)  # a link at the same place counts alone
+        return (weights * gains[index]).sum(axis=1) / weights.sum(axis=1)
 
 
 @dataclass
@@ -35,7 +86,7 @@ class OrdinaryKriging(Estimator):
 
     variogram: str = "exponential"
     neighbours: int = 32
-    _fields: list = field(default_factory=list, init=False, repr=False)
+    _fields: list[Any] = field(default_factory=list, init=False, repr=False)
     _means: list[float] = field(default_factory=list, init=False, repr=False)
     _stations: KnownStations | None = field(default=None, init=False, repr=False)
 
@@ -50,10 +101,8 @@ class OrdinaryKriging(Estimator):
         from pykrige.ok import OrdinaryKriging as Kriging
 
         self._stations = KnownStations.of(data)
-        number = self._stations.numbers(data.bs, data.bs_xyz)
         self._fields, self._means = [], []
-        for station in range(len(self._stations)):
-            own = number == station
+        for own in self._stations.rows(data):
             places, gain = _mean_by_place(data.user_xyz[own, :2], values[own])
             self._means.append(float(gain.mean()))
             if len(places) < _FEWEST_FOR_KRIGING or np.ptp(gain) == 0:
@@ -66,18 +115,17 @@ class OrdinaryKriging(Estimator):
 
     def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB; without ``bs`` the nearest base station answers."""
-        station, gain = fitted(self._stations).numbers(bs, mast), np.empty(len(user))
-        for number in np.unique(station):
-            own, kriged = station == number, self._fields[number]
-            at = self._means[number] if kriged is None else self._at(kriged, user[own, :2])
-            gain[own] = at
-        return gain
+        return fitted(self._stations).by_station(bs, mast, user[:, :2], self._at)
 
-    def _at(self, kriged: Any, places: Floats) -> Floats:
+    def _at(self, station: int, places: Floats) -> Floats | float:
+        kriged = self._fields[station]
+        if kriged is None:
+            return self._means[station]
         near: dict[str, Any] = {}
         if len(kriged.X_ORIG) >= max(_MANY, self.neighbours):
             near = {"n_closest_points": self.neighbours, "backend": "loop"}
-        return kriged.execute("points", *places.T, **near)[0]
+        found: Floats = kriged.execute("points", *places.T, **near)[0]
+        return found
 
 
 @dataclass
