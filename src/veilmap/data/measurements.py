@@ -29,6 +29,7 @@ _HIGHEST_M = 1e5
 
 _POSITIONS = ("user_x", "user_y", "user_z", "bs_x", "bs_y", "bs_z")
 _REQUIRED = ("user", *_POSITIONS, "gain_db")
+_COLUMNS = ("user", "user_xyz", "bs_xyz", "gain_db", "bs", "device")
 _ROWS_SHOWN = 5
 DUPLICATE = "the same as an earlier row"
 CRS_NOTE, ANTENNAS_NOTE = "veilmap_crs", "veilmap_antennas"  # in a Parquet file's metadata
@@ -193,13 +194,12 @@ class Measurements:
         """Each user's mean position over its links, (N, 2), in metres."""
         return self.links.mean_positions()
 
-    def select(self, rows: ArrayLike) -> "Measurements":
-        """The given rows: a mask, or row numbers."""
+    def select(self, rows: ArrayLike, *, user: Array | None = None) -> "Measurements":
+        """The given rows: a mask, or row numbers; ``user`` are other ids for who measured them."""
         picked = np.asarray(rows)
-        return Measurements(
-            self.user[picked], self.user_xyz[picked], self.bs_xyz[picked],
-            self.gain_db[picked], self.bs[picked], self.device[picked], self.crs, self.antennas,
-        )  # fmt: skip
+        columns = {name: getattr(self, name)[picked] for name in _COLUMNS}
+        columns |= {} if user is None else {"user": user}
+        return Measurements(**columns, crs=self.crs, antennas=self.antennas)
 
     def of_user(self, user: object) -> "Measurements":
         """One user's rows."""

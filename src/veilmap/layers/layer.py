@@ -20,21 +20,16 @@ class Layer:
 
     Attributes
     ----------
-    name : str
-        A short name that files may use, such as "gain".
     values : (rows, columns) float
         Row 0 is the southern one, as everywhere in a `Grid`; NaN where there is no value.
     unit : str
         "1" for pure numbers.
-    long_name : str
-        What the values are, for legends and metadata.
-    grid : Grid
     altitude : float, optional
         Height of the receivers above ground in metres, if values depend on it.
     attributes : mapping
         What else they depend on, such as the base station.
     categories : bool
-        Floats are numbers of things, not amounts: there is nothing between 2 and 3.
+        Values are numbers of things, not amounts: there is nothing between 2 and 3.
     exact : callable, optional
         The quantity at any points, (n, 3) to (n,); without it a point has its cell's value.
     """
@@ -57,6 +52,22 @@ class Layer:
             )
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        exact: Callable[[Floats], Floats],
+        unit: str,
+        long_name: str,
+        grid: Grid,
+        altitude: float,
+        attributes: Mapping[str, Attribute],
+        categories: bool = False,
+    ) -> "Layer":
+        """A quantity that is known at any point, at every cell's centre."""
+        values = exact(centres(grid, altitude)).reshape(grid.shape)
+        return cls(name, values, unit, long_name, grid, altitude, attributes, categories, exact)
 
     @property
     def details(self) -> dict[str, Attribute]:
@@ -84,3 +95,8 @@ class Layer:
                 places = np.column_stack([places, np.full(len(places), self.altitude)])
             found[on_grid] = self.exact(places[on_grid])
         return found
+
+
+def centres(grid: Grid, altitude: float) -> Floats:
+    """Every cell's centre, ``altitude`` metres above ground, (M, 3)."""
+    return np.column_stack([grid.centres, np.full(grid.cells, altitude)])
