@@ -130,7 +130,7 @@ def test_fitted_theta_has_no_gradient_left():
     data = replace(data, device=np.where(data.user % 2, "phone", "modem"))
     start = vm.RadioMap(
         scene.grid, scene.heights, vm.Propagation.of_degrees(3),
-        offsets=Offsets.unknown(np.unique(data.bs).tolist(), ["phone", "modem"]),
+        offsets=Offsets(np.unique(data.bs).tolist(), ["phone", "modem"]),
     )  # fmt: skip
     found = vm.local_gradients(start.fit_propagation(data), data)
     total = found.counts @ found.propagation / found.counts.sum()

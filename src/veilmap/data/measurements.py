@@ -29,7 +29,7 @@ _HIGHEST_M = 1e5
 
 _POSITIONS = ("user_x", "user_y", "user_z", "bs_x", "bs_y", "bs_z")
 _REQUIRED = ("user", *_POSITIONS, "gain_db")
-_COLUMNS = ("user", "user_xyz", "bs_xyz", "gain_db", "bs", "device")
+COLUMNS = ("user", "user_xyz", "bs_xyz", "gain_db", "bs", "device")
 _ROWS_SHOWN = 5
 DUPLICATE = "the same as an earlier row"
 CRS_NOTE, ANTENNAS_NOTE = "veilmap_crs", "veilmap_antennas"  # in a Parquet file's metadata
@@ -68,21 +68,17 @@ class Measurements:
 
     Parameters
     ----------
-    user : (J,) array
-        Who measured: any integers or strings.
+    user, bs, device : (J,) arrays
+        Who measured, which base station (by default one per distinct position) and which kind of
+        device (by default all are alike): any integers or strings.
     user_xyz, bs_xyz : (J, 3) arrays
         Where the user and the base station were, in metres (x east, y north, z up).
     gain_db : (J,) array
         Channel gain in dB (negative for a loss).
-    bs : (J,) array, optional
-        Which base station; by default one per distinct position.
-    device : (J,) array, optional
-        Which kind of device measured, for offsets between kinds; by default all are alike.
     crs : str, optional
         The projected coordinate system of the positions, such as "EPSG:32633".
     antennas : Antennas, optional
         Patterns of base stations, which are public, by their ids in ``bs``.
-    on_bad : "refuse" or "drop"
     dropped : tuple of BadRows, optional
         What was left out before, by whoever made the table.
     """
@@ -126,24 +122,16 @@ class Measurements:
         rows = len(gain_db)
         columns = {"user": np.asarray(self.user), "gain_db": gain_db}
         for name in ("user_xyz", "bs_xyz"):
-            columns[name] = checks.floats(name, getattr(self, name))
-            if columns[name].shape != (rows, 3):
-                raise DataError(
-                    f"{name} has shape {columns[name].shape}; {rows} gains need ({rows}, 3)"
-                )
+            columns[name] = _of_shape(name, checks.floats(name, getattr(self, name)), (rows, 3))
+        default = np.zeros(rows, dtype=np.int64)
+        columns["device"] = default if self.device is None else np.asarray(self.device)
         if self.bs is None:
             _, numbers = np.unique(columns["bs_xyz"], axis=0, return_inverse=True)
             columns["bs"] = numbers.reshape(-1)
         else:
             columns["bs"] = np.asarray(self.bs)
-        columns["device"] = (
-            np.zeros(rows, dtype=np.int64) if self.device is None else np.asarray(self.device)
-        )
         for name in ("user", "bs", "device"):
-            if columns[name].shape != (rows,):
-                raise DataError(
-                    f"{name} has shape {columns[name].shape}; {rows} gains need ({rows},)"
-                )
+            _of_shape(name, columns[name], (rows,))
         return columns
 
     def __len__(self) -> int:
@@ -159,15 +147,9 @@ class Measurements:
         """The rows grouped by user, as the kernels take them."""
         _, index = np.unique(self.user, return_inverse=True)
         order = np.argsort(index, kind="stable")
-        counts = np.bincount(index)
-        return Links(
-            offsets_of(counts),
-            np.ascontiguousarray(self.user_xyz[order]),
-            np.ascontiguousarray(self.bs_xyz[order]),
-            np.ascontiguousarray(self.gain_db[order]),
-            self.bs[order],
-            self.device[order],
-        )
+        ends = (np.ascontiguousarray(xyz[order]) for xyz in (self.user_xyz, self.bs_xyz))
+        rows = (own[order] for own in (self.gain_db, self.bs, self.device))
+        return Links(offsets_of(np.bincount(index)), *ends, *rows)
 
     @cached_property
     def stations(self) -> tuple[Floats, tuple[Id, ...]]:
@@ -197,7 +179,7 @@ class Measurements:
     def select(self, rows: ArrayLike, *, user: Array | None = None) -> "Measurements":
         """The given rows: a mask, or row numbers; ``user`` are other ids for who measured them."""
         picked = np.asarray(rows)
-        columns = {name: getattr(self, name)[picked] for name in _COLUMNS}
+        columns = {name: getattr(self, name)[picked] for name in COLUMNS}
         columns |= {} if user is None else {"user": user}
         return Measurements(**columns, crs=self.crs, antennas=self.antennas)
 
@@ -212,9 +194,7 @@ class Measurements:
         self, test: float = 0.2, *, seed: int | None = None
     ) -> tuple["Measurements", "Measurements"]:
         """(train, test) with no user in both; ``test`` is the share of users."""
-        chosen = _share_of(self.users, test, "users", seed)
-        in_test = np.isin(self.user, chosen)
-        return self.select(~in_test), self.select(in_test)
+        return self._split(self.user, self.users, test, "users", seed)
 
     def split_by_place(
         self, test: float = 0.2, *, block: float = 50.0, seed: int | None = None
@@ -224,8 +204,18 @@ class Measurements:
         squares = np.floor(self.user_xyz[:, :2] / side).astype(np.int64)
         _, square = np.unique(squares, axis=0, return_inverse=True)
         square = square.reshape(-1)
-        chosen = _share_of(np.unique(square), test, f"squares of {side:g} m", seed)
-        in_test = np.isin(square, chosen)
+        return self._split(square, np.unique(square), test, f"squares of {side:g} m", seed)
+
+    def _split(
+        self, group: Array, groups: Array, share: float, what: str, seed: int | None
+    ) -> tuple["Measurements", "Measurements"]:
+        """(train, test): a random share of ``groups``, at least one and not all, is in the test."""
+        part = checks.number("test", share, above=0)
+        count = round(part * len(groups))
+        if not 0 < count < len(groups):
+            raise DataError(f"a test share of {part:g} leaves {len(groups)} {what} unsplit")
+        chosen = np.random.default_rng(seed).choice(groups, count, replace=False)
+        in_test = np.isin(group, chosen)
         return self.select(~in_test), self.select(in_test)
 
     def save(self, path: str | Path) -> None:
@@ -244,11 +234,8 @@ class Measurements:
     def _as_table(self) -> "pyarrow.Table":
         import pyarrow
 
-        positions = np.hstack([self.user_xyz, self.bs_xyz])
-        columns = {"user": self.user}
-        columns |= dict(zip(_POSITIONS[:3], positions.T[:3], strict=True))
-        columns |= {"bs": self.bs}
-        columns |= dict(zip(_POSITIONS[3:], positions.T[3:], strict=True))
+        columns = {"user": self.user, **dict(zip(_POSITIONS[:3], self.user_xyz.T, strict=True))}
+        columns |= {"bs": self.bs, **dict(zip(_POSITIONS[3:], self.bs_xyz.T, strict=True))}
         columns |= {"gain_db": self.gain_db}
         if len(np.unique(self.device)) > 1:
             columns["device"] = self.device
@@ -271,21 +258,16 @@ class Measurements:
         columns: dict[str, Any] = table_files.read(
             path, _file_kind(path), required=_REQUIRED, optional=("bs", "device")
         )
-        xyz = {name: np.asarray(columns[name], dtype=np.float64) for name in _POSITIONS}
+        user_xyz, bs_xyz = (
+            np.column_stack([columns.pop(name) for name in names])
+            for names in (_POSITIONS[:3], _POSITIONS[3:])
+        )
         crs, antennas = (
             table_files.note(path, _file_kind(path), n) for n in (CRS_NOTE, ANTENNAS_NOTE)
         )
         try:
-            return cls(
-                user=columns["user"],
-                user_xyz=np.column_stack([xyz[name] for name in _POSITIONS[:3]]),
-                bs_xyz=np.column_stack([xyz[name] for name in _POSITIONS[3:]]),
-                gain_db=columns["gain_db"],
-                on_bad=on_bad,
-                crs=crs,
-                antennas=None if antennas is None else Antennas.from_text(antennas),
-                **{name: columns[name] for name in ("bs", "device") if name in columns},
-            )
+            columns["antennas"] = None if antennas is None else Antennas.from_text(antennas)
+            return cls(user_xyz=user_xyz, bs_xyz=bs_xyz, on_bad=on_bad, crs=crs, **columns)
         except BadRowsError as error:
             # A CSV's first line holds the names, and people count lines from 1.
             named = ("line", 2) if path.suffix.lower() == ".csv" else ("row", 0)
@@ -383,8 +365,7 @@ def _hashes(keys: list[Array]) -> NDArray[np.uint64]:
 
 def describe(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:
     """One line that says which rows are wrong, why, and what to do; see `listed`."""
-    remedy = "mend them, or leave them out with on_bad='drop'"
-    return f"{listed(bad, total, row, first)}; {remedy}"
+    return f"{listed(bad, total, row, first)}; mend them, or leave them out with on_bad='drop'"
 
 
 def listed(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:
@@ -401,15 +382,6 @@ def listed(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> 
     return f"{count} of {total} rows cannot be used: {'; '.join(parts)}"
 
 
-def _share_of(items: Array, share: float, what: str, seed: int | None) -> Array:
-    """A random share of ``items``, at least one and not all."""
-    part = checks.number("test", share, above=0)
-    count = round(part * len(items))
-    if not 0 < count < len(items):
-        raise DataError(f"a test share of {part:g} leaves {len(items)} {what} unsplit")
-    return np.random.default_rng(seed).choice(items, count, replace=False)
-
-
 def _file_kind(path: Path) -> Literal["csv", "parquet"]:
     kinds: dict[str, Literal["csv", "parquet"]] = {".csv": "csv", ".parquet": "parquet"}
     if path.suffix.lower() not in kinds:
@@ -421,3 +393,9 @@ def _frozen(values: Array) -> Array:
     copy = np.array(values, order="C")
     copy.flags.writeable = False
     return copy
+
+
+def _of_shape(name: str, values: Array, shape: tuple[int, ...]) -> Array:
+    if values.shape != shape:
+        raise DataError(f"{name} has shape {values.shape}; {shape[0]} gains need {shape}")
+    return values

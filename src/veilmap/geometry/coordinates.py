@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike
 
 from veilmap._util import checks
 from veilmap._util.arrays import Floats
-from veilmap.errors import ConfigurationError, DataError, MissingExtraError
+from veilmap._util.extras import require
+from veilmap.errors import ConfigurationError, DataError
 
 DEGREES = "EPSG:4326"
 
@@ -22,16 +23,13 @@ def in_degrees(crs: str) -> bool:
 def checked(crs: str) -> str:
     """``crs`` if maps can be made in it: a plane, in metres."""
     system = _system(crs)
-    if system.is_geographic:
-        raise ConfigurationError(
-            f"{crs} is in degrees; name a projected coordinate system such as EPSG:32633,"
-            " or none for the UTM zone of the positions",
-            "crs",
-        )
     units = {axis.unit_name for axis in system.axis_info[:2]}
     if not system.is_projected or units != {"metre"}:
+        problem = "is in degrees" if system.is_geographic else "is not a plane in metres"
         raise ConfigurationError(
-            f"{crs} is not a plane in metres; take one such as EPSG:32633", "crs"
+            f"{crs} {problem}; name a projected coordinate system such as EPSG:32633,"
+            " or none for the UTM zone of positions in degrees",
+            "crs",
         )
     return crs
 
@@ -57,7 +55,7 @@ def converted(x: Floats, y: Floats, source: str, target: str) -> tuple[Floats, F
 
     x is the longitude, y the latitude of positions in degrees.
     """
-    if same(source, target):
+    if source == target or _system(source) == _system(target):
         return x, y
     transformer = _pyproj().Transformer.from_crs(_system(source), _system(target), always_xy=True)
     east, north = (np.asarray(values) for values in transformer.transform(x, y))
@@ -89,12 +87,7 @@ def from_latitude_longitude(crs: str | None, places: ArrayLike) -> Floats:
 
 def cf_attributes(crs: str) -> dict[str, Any]:
     """The attributes of a CF grid mapping, crs_wkt among them."""
-    return _system(checked(crs)).to_cf()
-
-
-def same(one: str, other: str) -> bool:
-    """Whether two names mean the same coordinate system."""
-    return one == other or bool(_system(one) == _system(other))
+    return dict(_system(checked(crs)).to_cf())
 
 
 def _system(crs: str) -> Any:
@@ -108,10 +101,7 @@ def _system(crs: str) -> Any:
 
 
 def _pyproj() -> Any:
-    try:
-        import pyproj
-    except ImportError:
-        raise MissingExtraError(
-            "coordinate systems need pyproj: pip install 'veilmap[geo]'", "geo"
-        ) from None
+    require("pyproj", "a coordinate system")
+    import pyproj
+
     return pyproj

@@ -25,17 +25,9 @@ class Grid:
     closed: a point on a line between two cells belongs to the northern or eastern one,
     a point on the outer edge to the cell it borders.
 
-    Parameters
-    ----------
-    cell_size : float
-        Side of a cell, in metres.
-    shape : tuple of int
-        (rows, columns).
-    origin : tuple of float
-        (x, y) of the south-west corner, in metres.
-    crs : str, optional
-        The projected coordinate system that x and y belong to, such as "EPSG:32633"; without
-        it they are metres of a plane of their own.
+    Cells have a side of ``cell_size`` metres; ``shape`` is (rows, columns) and ``origin`` the
+    (x, y) of the south-west corner in metres of ``crs``, a projected coordinate system such as
+    "EPSG:32633", or of a plane of their own.
     """
 
     cell_size: float = 3.0
@@ -53,12 +45,9 @@ class Grid:
             raise ConfigurationError(
                 f"a grid of {rows} x {columns} cells is too large; take a larger cell_size"
             )
-        for field, value in (
-            ("cell_size", cell_size),
-            ("shape", (rows, columns)),
-            ("origin", (x, y)),
-        ):
-            object.__setattr__(self, field, value)
+        object.__setattr__(self, "cell_size", cell_size)
+        object.__setattr__(self, "shape", (rows, columns))
+        object.__setattr__(self, "origin", (x, y))
 
     @classmethod
     def covering(

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from veilmap._util.arrays import Array, Floats, Ints
+from veilmap._util.arrays import Floats, Ints
 from veilmap._util.options import check_options, option
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
@@ -23,13 +23,8 @@ from veilmap.geometry.grid import Grid
 class Tiling:
     """Square tiles over a grid.
 
-    Parameters
-    ----------
-    side : float
-        Of a tile, in metres. What a user says of its place is known this well.
-    margin : float
-        How far a window reaches beyond its tile, in metres. What users see of cells farther
-        away does not leave them.
+    A tile is ``side`` metres wide: what a user says of its place is known this well. Its window
+    reaches ``margin`` metres further; what users see of cells farther away does not leave them.
     """
 
     side: float = option(
@@ -54,14 +49,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of one grid, numbered row by row from the south-west.
-
-    Attributes
-    ----------
-    grid : Grid
-    side, margin : int
-        In cells.
-    """
+    """The tiles of one grid, numbered row by row from the south-west; side, margin in cells."""
 
     grid: Grid
     side: int
@@ -93,8 +81,8 @@ class Tiles:
     @cached_property
     def cells(self) -> Ints:
         """How many cells each window has, (T,)."""
-        low_row, high_row, low_column, high_column = self.windows.T
-        return (high_row - low_row) * (high_column - low_column)
+        rows, columns = np.diff(self.windows.reshape(-1, 2, 2))[..., 0].T
+        return np.multiply(rows, columns)
 
     def of(self, xy: Floats) -> Ints:
         """The tile that each place is in, (N,); off the grid the nearest one."""
@@ -103,7 +91,7 @@ class Tiles:
         column, row = (np.clip(cell, 0, last) // self.side).astype(np.int64).T
         return row * self.shape[1] + column
 
-    def add_window(self, tile: int, values: Floats, total: Array) -> None:
+    def add_window(self, tile: int, values: Floats, total: Floats) -> None:
         """Add a window's numbers to those of the whole map, (rows, columns)."""
         r0, r1, c0, c1 = self.windows[tile]
         total[r0:r1, c0:c1] += values.reshape(r1 - r0, c1 - c0)

@@ -1,6 +1,5 @@
 """What receivers and devices read beside the truth: one number for each, in dB."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -22,7 +21,7 @@ class Offsets:
     stations, devices : ids
         Whose offsets are known; anybody else's is 0.
     values : floats
-        In dB: first the stations', then the devices'.
+        In dB: first the stations', then the devices'; 0 by default.
     """
 
     stations: tuple[Id, ...] = ()
@@ -36,11 +35,6 @@ class Offsets:
         if values.shape != (len(self),) or not np.isfinite(values).all():
             raise ConfigurationError(f"{len(self)} offsets need as many finite numbers")
         object.__setattr__(self, "values", tuple(values.tolist()))
-
-    @classmethod
-    def unknown(cls, stations: Iterable[Id] = (), devices: Iterable[Id] = ()) -> "Offsets":
-        """Offsets to be learned: all 0."""
-        return cls(tuple(stations), tuple(devices))
 
     def __len__(self) -> int:
         return len(self.stations) + len(self.devices)

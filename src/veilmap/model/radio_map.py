@@ -41,7 +41,6 @@ class HasLinks(Protocol):
     @property
     def links(self) -> Links:
         """Measurements laid out by user."""
-        ...
 
 
 def log_distance(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
@@ -56,22 +55,18 @@ class HasMeasurements(Protocol):
     @property
     def user_xyz(self) -> Floats:
         """(J, 3) in metres."""
-        ...
 
     @property
     def bs_xyz(self) -> Floats:
         """(J, 3) in metres."""
-        ...
 
     @property
     def bs(self) -> Array | None:
         """Ids of base stations, (J,)."""
-        ...
 
     @property
     def device(self) -> Array | None:
         """Kinds of devices, (J,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +180,7 @@ class RadioMap:
         """What `as_arrays` gave."""
         powers = np.asarray(arrays["powers"])
         start = Propagation.from_array(np.zeros(4 + 2 * len(powers)), powers)
-        offsets = Offsets.unknown(*json.loads(str(arrays["offsets"])))
+        offsets = Offsets(*json.loads(str(arrays["offsets"])))
         field = Field.from_arrays(arrays, grid.crs) if "field" in arrays else None
         known = Antennas.from_text(str(arrays["antennas"])) if "antennas" in arrays else None
         flat = cls(grid, np.zeros(grid.cells), start, offsets=offsets, field=field, antennas=known)
