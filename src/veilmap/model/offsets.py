@@ -16,12 +16,7 @@ from veilmap.errors import ConfigurationError
 class Offsets:
     """Offsets of base stations and kinds of devices that are not calibrated.
 
-    Parameters
-    ----------
-    stations, devices : ids
-        Whose offsets are known; anybody else's is 0.
-    values : floats
-        In dB: first the stations', then the devices'; 0 by default.
+    ``values`` are in dB: first the stations', then the devices'; anybody else's is 0.
     """
 
     stations: tuple[Id, ...] = ()

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,11 +80,9 @@ class RadioMap:
 
     Parameters
     ----------
-    grid : Grid
     heights : array
         h: obstacle height of every cell in metres, (M,) or (rows, columns). Heights below
         ground are allowed: they say that a cell is certainly clear.
-    propagation : Propagation
     sharpness : float
         Scales ψ, per metre; 1 in the paper.
     offsets : Offsets
@@ -197,25 +195,17 @@ class RadioMap:
     def _for_links(self, kernel: Callable[..., None], ends: Ends) -> Floats:
         """What a kernel finds for each link, (J,)."""
         found = np.empty(len(ends.user))
-
-        def part(start: int, stop: int) -> None:
-            kernel(start=start, stop=stop, ends=ends, model=self.kernel_model, out=found)
-
-        threads.run_parts(part, threads.even_parts(len(found)))
+        run = partial(kernel, ends=ends, model=self.kernel_model, out=found)
+        threads.run_parts(lambda a, b: run(start=a, stop=b), threads.even_parts(len(found)))
         return found
 
     def clear(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Bools:
         """Whether every obstacle under a link is lower than it (the segmented model)."""
         ends = paired(user_xyz, bs_xyz)
         clear = np.empty(len(ends.user), dtype=np.bool_)
-        heights, frame = self.heights.ravel(), self.grid.frame
-
-        def part(start: int, stop: int) -> None:
-            kernels.clear_of_obstacles(
-                start=start, stop=stop, ends=ends, frame=frame, heights=heights, clear=clear
-            )
-
-        threads.run_parts(part, threads.even_parts(len(clear)))
+        given = {"ends": ends, "frame": self.grid.frame, "heights": self.heights.ravel()}
+        run = partial(kernels.clear_of_obstacles, **given, clear=clear)
+        threads.run_parts(lambda a, b: run(start=a, stop=b), threads.even_parts(len(clear)))
         return clear
 
     def predict(
@@ -246,7 +236,12 @@ class RadioMap:
         device: Array | None = None,
     ) -> Floats:
         """What the map says, with all that it knows base stations by if there are ids."""
-        gains = self._gain_of_laws(user, mast, smooth)
+        if smooth and self.propagation.between:
+            depths = self.obstruction(user, mast)
+            gains = self.propagation.mixed_gain(log_distance(user, mast), depths)
+        else:
+            los = self.los_weight(user, mast) if smooth else self.clear(user, mast)
+            gains = self.propagation.gain(log_distance(user, mast), los)
         if self.field is not None:
             gains = gains + self.field.at(user, mast, bs)
         if bs is not None and len(self.offsets):
@@ -254,14 +249,6 @@ class RadioMap:
         if bs is not None and self.antennas is not None:
             gains = gains + self.antennas.of(bs, user, mast)
         return gains
-
-    def _gain_of_laws(self, user: Floats, bs: Floats, smooth: bool) -> Floats:
-        """What obstacles and the laws say."""
-        if smooth and self.propagation.between:
-            depths = self.obstruction(user, bs)
-            return self.propagation.mixed_gain(log_distance(user, bs), depths)
-        los = self.los_weight(user, bs) if smooth else self.clear(user, bs)
-        return self.propagation.gain(log_distance(user, bs), los)
 
     def predict_links(self, data: "HasMeasurements") -> Floats:
         """What the devices of ``data`` would read on its links, (J,), in dB.
@@ -300,7 +287,10 @@ class RadioMap:
         log_d = log_distance(links.user_xyz, links.bs_xyz)
         shares = self.propagation.shares(depths)
         design = np.stack([shares, shares * log_d], axis=1).reshape(2 * len(shares), -1).T
-        columns = np.hstack([design, self._offset_columns(links)])
+        applies = np.zeros((len(log_d), len(self.offsets) + 1))  # the last one is nobody's
+        for numbers in self.offset_numbers(links):
+            applies[np.arange(len(log_d)), numbers] = 1.0
+        columns = np.hstack([design, applies[:, :-1]])
         start = np.append(self.propagation.as_array(), np.zeros(len(self.offsets)))
         left_over = links.gain_db - columns @ start
         change = np.linalg.lstsq(columns, left_over, rcond=_HARDLY_TOLD)[0]
@@ -325,13 +315,6 @@ class RadioMap:
             return links
         pattern = self.antennas.of(links.bs, links.user_xyz, links.bs_xyz)
         return replace(links, gain_db=links.gain_db - pattern)
-
-    def _offset_columns(self, links: Links) -> Floats:
-        """Which offsets apply to each link, (J, B + D)."""
-        columns = np.zeros((len(links.gain_db), len(self.offsets) + 1))
-        for numbers in self.offset_numbers(links):
-            columns[np.arange(len(columns)), numbers] = 1.0
-        return columns[:, :-1]  # the last one is nobody's
 
     def offset_numbers(self, links: Links) -> Ints:
         """Which offset of its station and which of its device apply to each link; −1: none."""
