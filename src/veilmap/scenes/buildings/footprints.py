@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,13 +24,7 @@ _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:m|metres?|meters?)?\s*")
 class Footprints:
     """Buildings of a file.
 
-    Attributes
-    ----------
-    buildings : tuple of Building
-        In metres of ``crs``.
-    crs : str or None
-    left_out : mapping from reason to count
-        What is not among them, and why.
+    They are in metres of ``crs``; ``left_out`` says how many are not among them, and why.
     """
 
     buildings: tuple[Building, ...] = field(repr=False)
@@ -76,17 +71,18 @@ def read_footprints(
             f" height (attributes: {', '.join(columns) or 'none'})"
         )
     shapes, crs = _placed(path, shapes, found, crs)
-    left_out: dict[str, int] = {}
+    left_out: Counter[str] = Counter()
     buildings: list[Building] = []
     for shape, metres in zip(shapes, tall.tolist(), strict=True):
         reason = _problem(shape, metres)
         if reason:
-            left_out[reason] = left_out.get(reason, 0) + 1
+            left_out[reason] += 1
         else:
             buildings += [Building(part, metres) for part in polygons_of(shape)]
     if not buildings:
-        raise DataError(f"{path} holds no building that can be used: {_said(left_out)}")
-    return Footprints(tuple(buildings), crs, left_out)
+        said = "; ".join(f"{count} {reason}" for reason, count in left_out.items())
+        raise DataError(f"{path} holds no building that can be used: {said or 'it is empty'}")
+    return Footprints(tuple(buildings), crs, dict(left_out))
 
 
 def _read(path: Path, layer: str | None) -> tuple[Array, dict[str, Array], str | None]:
@@ -161,7 +157,3 @@ def _problem(shape: Any, metres: float) -> str:
     if not shape.is_valid:
         return "has a footprint that crosses itself"
     return "" if metres > 0 else "has no height"
-
-
-def _said(left_out: Mapping[str, int]) -> str:
-    return "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "it is empty"

@@ -39,8 +39,7 @@ def read_surface(
     path = files.existing(path)
     heights = _on_grid(path, grid, "max")
     if ground is not None:
-        low = _ground(ground, grid)
-        heights = heights - low
+        heights = heights - _ground(ground, grid)
     missing = np.isnan(heights)
     if missing.any() and outside is None:
         raise DataError(
@@ -60,17 +59,12 @@ def read_surface(
 
 
 def _ground(ground: str | Path | float, grid: Grid) -> Floats | float:
-    if isinstance(ground, str | Path) and not _is_number(ground):
-        return _on_grid(files.existing(ground), grid, "average")
-    return checks.number("ground", ground)
-
-
-def _is_number(text: object) -> bool:
+    """Heights of a terrain model, or the one height that a number or its text names."""
     try:
-        float(str(text))
+        height = float(str(ground))
     except ValueError:
-        return False
-    return True
+        return _on_grid(files.existing(str(ground)), grid, "average")
+    return checks.number("ground", height)
 
 
 def _on_grid(path: Path, grid: Grid, how: str) -> Floats:

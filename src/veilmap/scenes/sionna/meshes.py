@@ -30,12 +30,8 @@ _SHORT_OF = 1 - 1e-4  # a link's last part does not count: a station may stand o
 class Meshes:
     """A scene of Sionna RT over flat ground.
 
-    Attributes
-    ----------
-    source : str
-        The name or file it came from.
-    ground : float
-        z of the ground in the scene's own coordinates; everywhere here z is above it.
+    ``source`` is the name or file it came from, ``ground`` the z of the ground in the scene's own
+    coordinates; everywhere here z is above it.
     """
 
     source: str
@@ -121,7 +117,7 @@ class Meshes:
 
     def _own(self, xyz: Floats) -> Floats:
         """Points in the scene's own coordinates."""
-        return xyz + np.array([0.0, 0.0, self.ground])
+        return np.add(xyz, [0.0, 0.0, self.ground])
 
     def gains(
         self,
