@@ -40,19 +40,11 @@ class StationCoverage:
 class Check:
     """What `veilmap data check` reports.
 
-    Attributes
-    ----------
-    rows, used : int
-        ``rows`` is ``used`` and the counts of ``left_out``.
-    gain_db, distance_m : tuple of float
-        Percentiles 0, 5, 50, 95 and 100.
-    extent : (west, east, south, north)
-        Of users and base stations, in metres.
-    heights_m : ((low, high), (low, high))
-        Of users and of base stations.
-    rows_per_user : (least, median, most)
-    azimuths : int
-        Base stations whose antennas' azimuths are known.
+    ``rows`` is ``used`` and the counts of ``left_out``. Lengths are in metres: ``extent`` is (west,
+    east, south, north) of users and base stations, ``heights_m`` (low, high) of either. Of
+    ``gain_db`` and ``distance_m`` there are percentiles 0, 5, 50, 95 and 100, of
+    ``rows_per_user`` the least, the median and the most. ``azimuths`` counts base stations whose
+    antennas' azimuths are known.
     """
 
     file: str
@@ -160,12 +152,15 @@ def _coverage(data: Measurements, distance: Floats) -> tuple[StationCoverage, ..
     groups = np.split(order, np.cumsum(np.bincount(number))[:-1])
     return tuple(
         StationCoverage(
-            str(bs), len(rows), len(np.unique(data.user[rows])),
-            float(np.median(data.gain_db[rows])), float(distance[rows].min()),
-            float(distance[rows].max()),
+            bs=str(bs),
+            rows=len(rows),
+            users=len(np.unique(data.user[rows])),
+            gain_median_db=float(np.median(data.gain_db[rows])),
+            nearest_m=float(distance[rows].min()),
+            farthest_m=float(distance[rows].max()),
         )
         for bs, rows in zip(stations, groups, strict=True)
-    )  # fmt: skip
+    )
 
 
 def _percentiles(values: Floats) -> tuple[float, ...]:

@@ -25,12 +25,8 @@ _YEAR_9999_S = 253_402_300_799.0
 class Parsed:
     """A column of numbers or seconds.
 
-    Attributes
-    ----------
-    values : (n,) float
-        NaN where there is none.
-    empty, unreadable : (n,) bool
-        Where the file says nothing, and where it says what is no number or time.
+    Values are NaN where there is none: the file says nothing (``empty``), or what is no number or
+    time (``unreadable``).
     """
 
     values: Floats
@@ -47,12 +43,7 @@ class Parsed:
 class Ids:
     """A column of ids, as numbers into the list of distinct ones.
 
-    Attributes
-    ----------
-    distinct : (k,) int, float or str
-    codes : (n,) int
-        Row i has ``distinct[codes[i]]``.
-    missing : (n,) bool
+    Row i has ``distinct[codes[i]]``, unless it is ``missing``.
     """
 
     distinct: Array
@@ -72,9 +63,10 @@ def numbers(column: pa.ChunkedArray, decimal: str = ".") -> Parsed:
     """A column of numbers; of text, what reads as a number counts."""
     kind = _plain(column.type)
     if pa.types.is_string(kind):
-        return _numbers_of_text(column.cast(pa.string()), decimal)
+        return _numbers_of_text(column, decimal)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        return _nothing_readable(column)
+        empty = column.is_null().to_numpy()
+        return Parsed(np.full(len(empty), np.nan), empty, ~empty)
     values = column.cast(pa.float64(), safe=False).to_numpy()
     return Parsed(values, np.isnan(values), np.zeros(len(values), dtype=bool))
 
@@ -114,7 +106,7 @@ def _seconds(column: pa.ChunkedArray) -> Parsed:
         seconds = whole.cast(pa.float64(), safe=False).to_numpy() / 1e6
         return Parsed(seconds, np.isnan(seconds), np.zeros(len(seconds), dtype=bool))
     if pa.types.is_string(kind):
-        return _iso_times(column.cast(pa.string()))
+        return _iso_times(column)
     counted = numbers(column)
     usual = np.median(np.abs(counted.values[~counted.empty])) if not counted.empty.all() else 0.0
     units = (1.0, 1e3, 1e6, 1e9)  # seconds, milliseconds, microseconds, nanoseconds
@@ -128,20 +120,20 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_large_string(kind) or str(kind) == "string_view" else kind
 
 
+def _trimmed(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
+    """Text without blanks around it, and where it says nothing."""
+    trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    return trimmed, pc.or_kleene(pc.is_null(column), pc.is_in(trimmed, _EMPTY)).to_numpy()
+
+
 def _numbers_of_text(column: pa.ChunkedArray, decimal: str) -> Parsed:
-    trimmed = pc.utf8_trim_whitespace(column)
-    empty = pc.or_kleene(pc.is_null(column), pc.is_in(trimmed, _EMPTY)).to_numpy()
+    trimmed, empty = _trimmed(column)
     if decimal == ",":
         trimmed = pc.replace_substring(trimmed, ",", ".")
     legible = pc.fill_null(pc.match_substring_regex(trimmed, _NUMBER), False)
     readable = pc.if_else(legible, trimmed, None)
     values = readable.cast(pa.float64()).to_numpy()
     return Parsed(values, empty, ~empty & ~legible.to_numpy())
-
-
-def _nothing_readable(column: pa.ChunkedArray) -> Parsed:
-    empty = column.is_null().to_numpy()
-    return Parsed(np.full(len(empty), np.nan), empty, ~empty)
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -164,8 +156,7 @@ def _distinct(dictionary: pa.Array) -> Array:
 
 
 def _iso_times(column: pa.ChunkedArray) -> Parsed:
-    trimmed = pc.utf8_trim_whitespace(column)
-    empty = pc.or_kleene(pc.is_null(column), pc.is_in(trimmed, _EMPTY)).to_numpy()
+    trimmed, empty = _trimmed(column)
     parts = pc.extract_regex(trimmed, _ISO)
     day, clock, fraction, zone = (pc.struct_field(parts, [number]) for number in range(4))
     moment = pc.strptime(

@@ -20,17 +20,8 @@ OFF_EARTH = "a latitude is beyond 90° or a longitude beyond 180° (are they swa
 class Place:
     """Positions as a file has them.
 
-    Attributes
-    ----------
-    x, y : (n,) float
-        East and north; longitude and latitude in degrees.
-    z : (n,) float, optional
-        Heights, where the file has any.
-    degrees : bool
-    crs : str, optional
-        The coordinate system that the file names.
-    names : tuple of str
-        The columns they are from.
+    x and y are east and north, or longitude and latitude in ``degrees``; ``crs`` is what the file
+    names, and ``names`` are the columns they are from.
     """
 
     x: Floats

@@ -17,13 +17,8 @@ from veilmap.ingest.options import Quantity
 class Stations:
     """Base stations of a file of their own.
 
-    Attributes
-    ----------
-    bs : (B,) array
-    xyz : (B, 3) float
-        Metres, in the measurements' coordinate system.
-    azimuth_deg, beam_width_deg : (B,) float, optional
-        Where the antenna looks (clockwise from north), and how wide; NaN where not said.
+    Positions, (B, 3), are in metres of the measurements' coordinate system; azimuths (clockwise
+    from north) and beam widths are NaN where the file does not say.
     """
 
     bs: Array
@@ -45,27 +40,20 @@ class Reading:
 
     Attributes
     ----------
-    path : Path
     measurements : Measurements
         With ``crs`` set where the positions are on real ground, and ``antennas`` where
         azimuths are known.
     rows : int
         Rows of the file; of a wide table its values.
     left_out : tuple of BadRows
-        Each row once, under the first reason that applies.
-    row_word : "line" or "row"
-        What the numbers in ``left_out`` count.
+        Each row once, under the first reason that applies: lines of a text file, rows (from 0) of
+        others, as ``row_word`` says; in a wide table one for each value.
     columns : mapping
         Our names of columns and the file's.
-    quantity : "gain", "rss", "rsrp" or "path-loss"
-        What the file's values are.
-    tx_power_dbm : float
-        What was sent, for powers.
     time : (J,) float, optional
         Of each measurement, in seconds since 1970 (UTC).
     degrees : (J, 4) float, optional
         Longitude and latitude of user and base station, as far as the file had degrees.
-    stations : Stations, optional
     notes : tuple of str
         What was found out or assumed.
     """

@@ -28,8 +28,6 @@ class RawTable:
 
     Attributes
     ----------
-    columns : Arrow table
-        Those asked for, under their names in the file.
     numbers : (n,) int
         What the reader calls each row: its line of a text, its row (from 0) elsewhere.
     broken : (k,) int
@@ -38,10 +36,8 @@ class RawTable:
         How numbers in columns of text are written.
     points : (n, 3) float, optional
         Of a layer of points; NaN where there is no point or no height.
-    crs : str, optional
-        What the file says its positions are in.
-    antennas : Antennas, optional
-        What the file says of its base stations' antennas.
+    crs, antennas : optional
+        What the file says of its positions and of its base stations' antennas.
     notes : tuple of str
         What had to be found out about the file.
     """
