@@ -105,7 +105,7 @@ class KnownStations:
         """Each link's station: by its id, or the nearest one where the id is not known."""
         nearest = tree_of(self.xyz).query(bs_xyz)[1]
         if bs is None:
-            return nearest
+            return np.asarray(nearest)
         known = places(bs, in_order(self.ids.tolist()))
         return np.where(known >= 0, known, nearest)
 

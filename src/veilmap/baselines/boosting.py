@@ -39,7 +39,7 @@ class GradientBoosting(Estimator):
 
     def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB; without ``bs`` the nearest base station answers."""
-        return fitted(self._model).predict(self._columns(user, mast, bs))
+        return np.asarray(fitted(self._model).predict(self._columns(user, mast, bs)))
 
     def _columns(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         east, north = (user - mast)[:, :2].T

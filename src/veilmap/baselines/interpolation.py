@@ -23,13 +23,8 @@ _LAGS = 60
 class NearestNeighbours(Estimator):
     """Mean of the k links whose ends are nearest, weighted by inverse distance.
 
-    Parameters
-    ----------
-    neighbours : int
-        k.
-    same_station : bool
-        Only among links of the same base station: better where each was measured often. Else a
-        link is a point in four dimensions, x and y of both its ends.
+    With ``same_station`` only among links of the same base station: better where each was measured
+    often. Else a link is a point in four dimensions, x and y of both its ends.
     """
 
     neighbours: int = 5
@@ -64,7 +59,7 @@ class NearestNeighbours(Estimator):
         apart, index = tree.query(places, count, workers=-1)
         apart, index = apart.reshape(-1, count), index.reshape(-1, count)
         weights = 1.0 / np.maximum(apart, 1e-6)  # a link at the same place counts alone
-        return (weights * gains[index]).sum(axis=1) / weights.sum(axis=1)
+        return np.asarray((weights * gains[index]).sum(axis=1) / weights.sum(axis=1))
 
 
 @dataclass
@@ -73,13 +68,8 @@ class OrdinaryKriging(Estimator):
 
     It knows only base stations that were measured; others are answered by the nearest one.
 
-    Parameters
-    ----------
-    variogram : str
-        A model of PyKrige's.
-    neighbours : int
-        How many of the nearest places decide: with all of many thousands the equations take
-        minutes, and answer the same.
+    ``variogram`` is a model of PyKrige's. The nearest ``neighbours`` places decide: with all of
+    many thousands the equations take minutes, and answer the same.
     """
 
     needs: ClassVar = ("pykrige", "baselines")

@@ -17,10 +17,7 @@ from veilmap.scenes.scene import Scene
 class LogDistance(Estimator):
     """One straight line: gain = intercept + slope · log10(distance).
 
-    Parameters
-    ----------
-    calibrate : bool
-        Fit an offset of every base station too: where receivers are not calibrated.
+    ``calibrate`` fits an offset of every base station too: where receivers are not calibrated.
     """
 
     calibrate: bool = False

@@ -32,17 +32,10 @@ class Antennas:
     the user. What an antenna adds in its beam is left to the laws and offsets, what it does up
     and down is not modelled.
 
-    Parameters
-    ----------
-    stations : ids
-        Base stations whose antennas are known, kept as text; all others are isotropic.
-    azimuths : floats
-        Where they look, in degrees clockwise from north (y of the grid).
-    beam_widths : floats, optional
-        φ_3dB in degrees, over 0 and at most 360: between the two directions where the gain is
-        3 dB down. 65 by default, and where one is NaN.
-    front_to_back_db : float
-        A_max: the most that is lost in any direction.
+    Base stations that are not among ``stations`` (ids, kept as text) are isotropic. Azimuths are
+    in degrees clockwise from north (y of the grid). Beam widths are φ_3dB in degrees, over 0 and
+    at most 360, between the two directions where the gain is 3 dB down: 65 by default, and where
+    one is NaN. ``front_to_back_db`` is A_max, the most that is lost in any direction.
     """
 
     stations: tuple[str, ...] = ()

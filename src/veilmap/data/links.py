@@ -14,14 +14,8 @@ from veilmap.geometry.grid import offsets_of
 class Links:
     """Links grouped by user: user i owns the slice ``offsets[i]:offsets[i + 1]``.
 
-    Attributes
-    ----------
-    offsets : (N + 1,) int
-    user_xyz, bs_xyz : (J, 3) float
-        Both ends of each link, in metres.
-    gain_db : (J,) float
-    bs, device : (J,) ids
-        Which base station and kind of device, where offsets between them matter.
+    Both ends of each link are (J, 3), in metres. The ids of base stations and kinds of devices are
+    there where offsets between them matter.
     """
 
     offsets: Ints

@@ -12,11 +12,8 @@ import pyarrow.parquet
 from veilmap._util.arrays import Array
 from veilmap.errors import DataError
 
-_TEXT_COLUMNS = (
-    "user",
-    "bs",
-    "device",
-)  # ids stay as they are written; all other columns are numbers
+# Ids stay as they are written; all other columns are numbers.
+_TEXT_COLUMNS = ("user", "bs", "device")
 
 
 def read(
@@ -52,9 +49,9 @@ def note(path: Path, kind: Literal["csv", "parquet"], name: str) -> str | None:
 
 def _column(path: Path, kind: str, name: str, column: pa.ChunkedArray) -> Array:
     if name in _TEXT_COLUMNS:
-        return column.to_numpy()
+        return np.asarray(column.to_numpy())
     try:
-        return column.cast(pa.float64()).to_numpy()
+        return np.asarray(column.cast(pa.float64()).to_numpy())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         row, text = _first_not_a_number(column)
         # A CSV's first line holds the names, and people count lines from 1.

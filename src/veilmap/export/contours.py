@@ -90,8 +90,8 @@ def round_levels(values: Floats) -> list[float]:
 
 def _placed(crs: str | None, line: Floats) -> list[Any]:
     if crs is None:
-        return line.round(_METRE_DIGITS).tolist()
-    return to_longitude_latitude(crs, line).round(_DEGREE_DIGITS).tolist()
+        return list(line.round(_METRE_DIGITS).tolist())
+    return list(to_longitude_latitude(crs, line).round(_DEGREE_DIGITS).tolist())
 
 
 def _levels_without_lines(layer: Layer, lines: dict[float, Any]) -> list[str]:

@@ -82,14 +82,14 @@ class Tiles:
     def cells(self) -> Ints:
         """How many cells each window has, (T,)."""
         rows, columns = np.diff(self.windows.reshape(-1, 2, 2))[..., 0].T
-        return np.multiply(rows, columns)
+        return np.asarray(np.multiply(rows, columns))
 
     def of(self, xy: Floats) -> Ints:
         """The tile that each place is in, (N,); off the grid the nearest one."""
         cell = np.floor((xy - self.grid.origin) / self.grid.cell_size)
         last = np.array(self.grid.shape[::-1]) - 1
         column, row = (np.clip(cell, 0, last) // self.side).astype(np.int64).T
-        return row * self.shape[1] + column
+        return np.asarray(row * self.shape[1] + column)
 
     def add_window(self, tile: int, values: Floats, total: Floats) -> None:
         """Add a window's numbers to those of the whole map, (rows, columns)."""

@@ -147,12 +147,12 @@ def _distinct(dictionary: pa.Array) -> Array:
     """Few distinct ids, as whole numbers if all are."""
     if pa.types.is_string(dictionary.type):
         if len(dictionary) and pc.all(pc.match_substring_regex(dictionary, _WHOLE)).as_py():
-            return dictionary.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return dictionary.to_numpy(zero_copy_only=False).astype(str)
+            return np.asarray(dictionary.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        return np.asarray(dictionary.to_numpy(zero_copy_only=False).astype(str))
     values = dictionary.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f" and (values == np.round(values)).all():
-        return values.astype(np.int64)
-    return values
+        return np.asarray(values.astype(np.int64))
+    return np.asarray(values)
 
 
 def _iso_times(column: pa.ChunkedArray) -> Parsed:
@@ -178,4 +178,4 @@ def _zone_seconds(zone: pa.ChunkedArray) -> Floats:
 
 
 def _or_zero(text: pa.ChunkedArray) -> Floats:
-    return text.cast(pa.float64()).fill_null(0.0).to_numpy()
+    return np.asarray(text.cast(pa.float64()).fill_null(0.0).to_numpy())

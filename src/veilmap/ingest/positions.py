@@ -37,7 +37,7 @@ class Place:
 
     def at_zero(self) -> Bools:
         """0° north, 0° east: what receivers without a fix say."""
-        return self.degrees & (self.x == 0) & (self.y == 0)
+        return np.asarray(self.degrees & (self.x == 0) & (self.y == 0))
 
     def without(self, rows: Bools) -> "Place":
         """The same with no position at some rows."""

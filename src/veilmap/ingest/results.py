@@ -75,7 +75,7 @@ class Reading:
     def distance_m(self) -> Floats:
         """Length of each link along the ground, (J,)."""
         data = self.measurements
-        return np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T)
+        return np.asarray(np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T))
 
     @property
     def time_range(self) -> tuple[str, str] | None:

@@ -81,7 +81,7 @@ def spread(
 
     def exact(places: Floats) -> Floats:
         gains = [radio_map.predict(places, bs, station=station) for radio_map in radio_maps]
-        return np.std(gains, axis=0)
+        return np.asarray(np.std(gains, axis=0))
 
     about = "standard deviation of the gain over replicas"
     return Layer.of("uncertainty", exact, "dB", about, grid or radio_maps[0].grid, altitude, known)

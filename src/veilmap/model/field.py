@@ -95,7 +95,7 @@ class Field:
         if bs is None and self.ids:
             return self.by_place.at(user_xyz, bs_xyz)
         numbers, shares = self.shares(user_xyz, bs_xyz, bs)
-        return (self.values.ravel()[numbers] * shares).sum(axis=1)
+        return np.asarray((self.values.ravel()[numbers] * shares).sum(axis=1))
 
     def shares(
         self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None = None

@@ -41,7 +41,7 @@ class Offsets:
     def of(self, bs: Array, device: Array | None = None) -> Floats:
         """The offset of every link, (J,), in dB; without devices, of calibrated ones."""
         known = np.append(self.values, 0.0)  # index −1: nobody we know
-        return known[self.numbers_of(bs, device)].sum(axis=0)
+        return np.asarray(known[self.numbers_of(bs, device)].sum(axis=0))
 
     def numbers_of(self, bs: Array, device: Array | None = None) -> Ints:
         """Which offsets apply to each link, (2, J): its station's and its device's, or −1."""

@@ -130,7 +130,7 @@ class Propagation:
         """Gain in dB of links with −log S = ``obstruction``, by all k laws."""
         intercepts, slopes = self.as_array().reshape(-1, 2).T
         laws = intercepts[:, None] + slopes[:, None] * log_distance
-        return np.einsum("kj,kj->j", self.shares(obstruction), laws)
+        return np.asarray(np.einsum("kj,kj->j", self.shares(obstruction), laws))
 
 
 @lru_cache(maxsize=32)

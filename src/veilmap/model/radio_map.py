@@ -46,7 +46,7 @@ class HasLinks(Protocol):
 def log_distance(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
     """log10 of each link's length in metres; links under 1 m count as 1 m."""
     apart = np.linalg.norm(np.asarray(user_xyz) - np.asarray(bs_xyz), axis=-1)
-    return np.log10(np.maximum(apart, kernels.NEAREST))
+    return np.asarray(np.log10(np.maximum(apart, kernels.NEAREST)))
 
 
 class HasMeasurements(Protocol):

@@ -179,7 +179,9 @@ class Meshes:
             self._scene, refraction=False, diffraction=True, diffraction_lit_region=False, **options
         )
         real, imaginary = (np.array(part, dtype=np.float64) for part in paths.a)
-        return (real**2 + imaginary**2).reshape(len(self._scene.receivers), -1).sum(axis=1)
+        return np.asarray(
+            (real**2 + imaginary**2).reshape(len(self._scene.receivers), -1).sum(axis=1)
+        )
 
 
 def _loaded(source: str | Path) -> Any:
