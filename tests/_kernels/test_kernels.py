@@ -12,8 +12,8 @@ from numba import TypingError
 
 import veilmap as vm
 from veilmap._kernels import links
-from veilmap._kernels._freshness import forget_stale
 from veilmap._kernels.arguments import Model, UserGradients, UserLinks
+from veilmap._kernels.compiling import forget_stale
 from veilmap.geometry.grid import paired
 
 SOURCES = Path(vm.__file__).parent

@@ -32,7 +32,7 @@ def in_double_precision(broadcast, place, stations, gains):
     """g = 2/J Σ r_b a_b from the links that the likelihood is made of."""
     model, sites = broadcast.kernel_model, Sites(place[None], stations, gains[None])
     room = kernels._room(model)
-    links = kernels._links_room(len(stations), len(room.walk.cells))
+    links = kernels._links_room(len(stations), len(room[0].cells))
     kernels._list_links(0, sites, model, room, links)
     first, cells, shares, residuals = links
     used = first[-1]

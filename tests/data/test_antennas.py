@@ -295,11 +295,7 @@ def test_runs_keep_their_antennas_and_go_on_with_no_others(step, tmp_path):
     for other in (None, replace(data.antennas, front_to_back_db=25.0)):
         with pytest.raises(vm.VeilmapError, match="another configuration .antennas"):
             flat.train(
-                replace(data, antennas=other),
-                scene.grid,
-                out=tmp_path,
-                resume=True,
-                **options,
+                replace(data, antennas=other), scene.grid, out=tmp_path, resume=True, **options
             )
     resumed = flat.train(data, scene.grid, out=tmp_path, resume=True, **options)
     for again in (resumed, vm.Run.load(tmp_path)):

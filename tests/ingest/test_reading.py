@@ -25,7 +25,7 @@ def read_walk(tmp_path, columns=None, **options):
 
 
 @contextmanager
-def refused(parameter, named=""):
+def refused(parameter, named=None):
     """What is in here cannot be done with this parameter; the error says ``named``."""
     with pytest.raises(ConfigurationError, match=named) as caught:
         yield
@@ -640,10 +640,7 @@ def test_text_of_any_kind_is_read_or_refused_in_one_line(tmp_path_factory, data)
 
 def test_files_that_are_no_tables(tmp_path):
     (tmp_path / "folder.csv").mkdir()
-    for name, message in (
-        ("folder.csv", "is a folder"),
-        ("none.csv", "does not exist"),
-    ):
+    for name, message in (("folder.csv", "is a folder"), ("none.csv", "does not exist")):
         with pytest.raises(DataError, match=message):
             read_measurements(tmp_path / name)
     (tmp_path / "table.xlsx").write_text("x")

@@ -157,7 +157,10 @@ def test_bootstrap_trains_on_resampled_users_and_repeats_with_a_seed():
             "grid is in EPSG:32632, the measurements are in EPSG:32633",
         ),
         (lambda: layers.bootstrap(some_data(), GRID, 0), "n must be at least 1"),
-        (lambda: layers.bootstrap(some_data(), GRID, 1, out="run"), "writes no run folders"),
+        (
+            lambda: layers.bootstrap(some_data(), GRID, 1, recording=vm.Recording()),
+            "records nothing",
+        ),
         (lambda: layers.Layer("a", np.zeros((2, 2)), "m", "a", GRID), "the grid has \\(8, 10\\)"),
         (lambda: layers.obstacle_heights(a_map()).at([[1, 2, 3, 4]]), "points must have shape"),
     ],

@@ -288,8 +288,8 @@ def test_line_of_sight_and_uncertainty_by_id(capsys, runs, tmp_path):
         "--bootstrap", 2, "--seed", 1, "--data", runs / "links.parquet",
     )  # fmt: skip
     maps = layers.bootstrap(
-        some_links(), GRID, 2, seed=1, rounds=4, calibrate=["stations", "devices"], residual=40.0,
-        server_sees="sums",
+        some_links(), GRID, 2, seed=1, rounds=4, server_sees="sums",
+        model=vm.Model(calibrate=["stations", "devices"], residual=40.0),
     )  # fmt: skip
     expected = layers.spread(maps, MASTS["a,b"], station="a,b").values
     np.testing.assert_array_equal(found, expected)

@@ -130,7 +130,7 @@ def test_fitted_theta_has_no_gradient_left():
     data = replace(data, device=np.where(data.user % 2, "phone", "modem"))
     start = vm.RadioMap(
         scene.grid, scene.heights, vm.Propagation.of_degrees(3),
-        offsets=Offsets.unknown(np.unique(data.bs).tolist(), ["phone", "modem"]),
+        offsets=Offsets(np.unique(data.bs).tolist(), ["phone", "modem"]),
     )  # fmt: skip
     found = vm.local_gradients(start.fit_propagation(data), data)
     total = found.counts @ found.propagation / found.counts.sum()
@@ -184,22 +184,8 @@ def test_rich_maps_train_resume_and_load_like_plain_ones(mechanism, tmp_path):
             raise StopError
 
     with pytest.raises(StopError):
-        flat.train(
-            data,
-            scene.grid,
-            out=tmp_path,
-            checkpoint_every=2,
-            on_round=stop,
-            **options,
-        )
-    run = flat.train(
-        data,
-        scene.grid,
-        out=tmp_path,
-        resume=True,
-        checkpoint_every=2,
-        **options,
-    )
+        flat.train(data, scene.grid, out=tmp_path, checkpoint_every=2, on_round=stop, **options)
+    run = flat.train(data, scene.grid, out=tmp_path, resume=True, checkpoint_every=2, **options)
     for again in (run, vm.Run.load(tmp_path)):
         np.testing.assert_array_equal(again.radio_map.heights, whole.radio_map.heights)
         np.testing.assert_array_equal(again.radio_map.theta, whole.radio_map.theta)
@@ -207,13 +193,7 @@ def test_rich_maps_train_resume_and_load_like_plain_ones(mechanism, tmp_path):
         kept = again.transcript.rounds[2].broadcast.radio_map
         assert kept.offsets.stations == whole.radio_map.offsets.stations
     with pytest.raises(vm.VeilmapError, match="another configuration"):
-        flat.train(
-            data,
-            scene.grid,
-            out=tmp_path,
-            resume=True,
-            **options | {"calibrate": []},
-        )
+        flat.train(data, scene.grid, out=tmp_path, resume=True, **options | {"calibrate": []})
 
 
 def test_three_laws_tell_what_two_cannot():

@@ -35,10 +35,7 @@ def plain_value(field, user, bs):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    shape=st.sampled_from([(4, 5), (1, 5), (4, 1), (1, 1), (2, 2)]),
-)
+@given(seed=st.integers(0, 10**6), shape=st.sampled_from([(4, 5), (1, 5), (4, 1), (1, 1), (2, 2)]))
 def test_the_field_is_linear_between_its_points(seed, shape):
     rng = np.random.default_rng(seed)
     field = Field(replace(GRID, shape=shape), STATIONS, rng.normal(size=(2, *shape)))

@@ -269,12 +269,7 @@ def test_runs_with_buildings_resume_and_refuse_others(tmp_path):
 
     with pytest.raises(StopError):
         flat.train(
-            data,
-            scene.grid,
-            buildings=scene.heights,
-            out=tmp_path,
-            on_round=stop,
-            **options,
+            data, scene.grid, buildings=scene.heights, out=tmp_path, on_round=stop, **options
         )
     again = {"out": tmp_path, "resume": True, **options}
     run = flat.train(data, scene.grid, buildings=scene.heights, **again)

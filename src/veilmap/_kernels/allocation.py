@@ -35,13 +35,6 @@ class Area(NamedTuple):
     sum_xx: Floats
 
 
-class Entries(NamedTuple):
-    """Cells of a gradient that are not 0, in order, and its values there."""
-
-    cells: Ints
-    values: Floats
-
-
 class Listed(NamedTuple):
     """Cells with energy of their own: x, y, q, and their numbers."""
 
@@ -276,17 +269,17 @@ def allocation_room(axes):
 
 
 @njit(nogil=True, error_model="numpy")
-def allocate(entries, place, shape, energy, room, variances):
-    """σ² of every cell for a clipped gradient with these entries of a user at ``place``.
+def allocate(cells, values, place, shape, energy, room, variances):
+    """σ² of every cell for a clipped gradient, given by its cells that are not 0, in order.
 
-    ``energy`` is ‖ḡ‖², above 0; Σσ² = budget · energy.
+    The user is at ``place``; ``energy`` is ‖ḡ‖², above 0; Σσ² = budget · energy.
     """
     area, own = room
     budget, x, y = shape.budget, area.x, area.y
     columns, size = len(x), len(x) * len(y)
     spent = size * budget / (1.0 + budget)
     per_unit = size / ((1.0 + budget) * energy)  # 1 / the mean energy after noise
-    large, listed = _list_large_first(entries, area, per_unit, spent / size, own)
+    large, listed = _list_large_first(cells, values, area, per_unit, spent / size, own)
     plane = _best_plane(place, shape.kappa, spent, area, own, large)
     (ax, ay, b), total = _spending(plane, spent, area, own, listed)
     scale = budget * energy / total
@@ -300,12 +293,11 @@ def allocate(entries, place, shape, energy, room, variances):
 
 
 @njit(nogil=True)
-def _list_large_first(entries, area, per_unit, mean_noise, own):
+def _list_large_first(cells, values, area, per_unit, mean_noise, own):
     """Fill ``own`` with the cells that are not empty, those large in q first.
 
     How many are large, and how many there are.
     """
-    cells, values = entries
     own_x, own_y, q, own_cell = own
     large = listed = 0
     row, line = 0, 0  # that a cell lies in, and its first cell: dividing would take longer
@@ -334,8 +326,7 @@ def aligned_variances(start, stop, gradients, energies, positions, shape, varian
     cells, values = np.empty(gradients.shape[1], np.int64), np.empty(gradients.shape[1])
     for i in range(start, stop):
         n = listed(gradients[i], cells, values)
-        entries = Entries(cells[:n], values[:n])
-        allocate(entries, positions[i], shape, energies[i], room, variances[i])
+        allocate(cells[:n], values[:n], positions[i], shape, energies[i], room, variances[i])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

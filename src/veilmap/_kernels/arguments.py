@@ -64,8 +64,13 @@ class UserLinks(NamedTuple):
     gain: Floats
 
 
-class CrossingLists(NamedTuple):
-    """Cell, chord (m) and link height (m) of crossings; link j's begin at offsets[j]."""
+class Crossings(NamedTuple):
+    """The cells under some links, link after link: link j owns offsets[j]:offsets[j + 1].
+
+    Cell numbers, horizontal lengths of the link over them (m), and z_m (m): the link's height over
+    the middle of that chord. They go from the link's lower end to its higher one, so that a link
+    and its reverse give the same.
+    """
 
     offsets: Ints
     cells: Ints

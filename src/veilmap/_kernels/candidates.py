@@ -13,18 +13,11 @@ import numpy as np
 
 from veilmap._kernels.arguments import Floats, Ints
 from veilmap._kernels.compiling import njit
-from veilmap._kernels.degrees import DEEPEST, Shares, _mixture, shares_room
-from veilmap._kernels.links import BLOCKED, Walk, _blockage, _log_distance, _segment, walk_room
+from veilmap._kernels.degrees import DEEPEST, _mixture, shares_room
+from veilmap._kernels.links import BLOCKED, _blockage, _log_distance, _segment, walk_room
 
 # Cells that carry less than this share of a candidate's evidence are left out.
 _FAINT = 1e-4
-
-
-class Room(NamedTuple):
-    """What one link after the other writes into."""
-
-    walk: Walk
-    shares: Shares
 
 
 class StationLinks(NamedTuple):
@@ -60,13 +53,6 @@ class Normal(NamedTuple):
     excess: Floats
 
 
-class OwnCells(NamedTuple):
-    """The chosen cells under one link, and the link's a_b there."""
-
-    slots: Ints
-    shares: Floats
-
-
 @njit(nogil=True, cache=True, error_model="numpy")
 def _link(place, station, model, room):
     """One link: e becomes a_b but for the factor 2/J; number of cells, predicted gain."""
@@ -94,8 +80,8 @@ def _link(place, station, model, room):
 
 @njit(nogil=True, cache=True)
 def _room(model):
-    """Room for the links of a map."""
-    return Room(walk_room(model.frame), shares_room(model.laws))
+    """What one link after the other writes into: a walk, and the laws' shares."""
+    return walk_room(model.frame), shares_room(model.laws)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -105,7 +91,7 @@ def expected_gradients(start, stop, sites, model, block_of, out):
     The products are sums of expected², shifted² and expected · shifted over blocks of cells.
     """
     room = _room(model)
-    cells, e = room.walk.cells, room.walk.e
+    cells, e = room[0].cells, room[0].e
     places, stations, gains = sites
     per_link = 2.0 / len(stations)
     both = np.zeros((len(block_of), 2), np.float32)  # side by side, so that one cell is one place
@@ -135,7 +121,7 @@ def expected_gradients(start, stop, sites, model, block_of, out):
 def _list_links(k, sites, model, room, links):
     """All a_b of place k end to end in ``links``; residuals as expected."""
     offsets, all_cells, all_shares, residuals = links
-    cells, e = room.walk.cells, room.walk.e
+    cells, e = room[0].cells, room[0].e
     for b in range(len(sites.stations)):
         n, predicted = _link(sites.places[k], sites.stations[b], model, room)
         residuals[b] = sites.gains[k, b] - predicted
@@ -224,7 +210,10 @@ def _add_energy(links, expected, energy, touched):
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _add_moments(links, expected, slots, own, normal):
-    """Add the chosen cells' covariance to its upper half, take their mean off the excess."""
+    """Add the chosen cells' covariance to its upper half, take their mean off the excess.
+
+    ``own`` is room for the chosen cells under one link, and the link's a_b there.
+    """
     offsets, cells, shares, residuals = links
     own_slots, own_shares = own
     covariance, excess = normal
@@ -262,25 +251,23 @@ def log_evidence(start, stop, sites, users, model, uploads, spread, most_cells, 
     with probability f. Of each place the ``most_cells`` cells that say most are looked at.
     """
     room = _room(model)
-    stations, longest = len(sites.stations), len(room.walk.cells)
+    stations, longest = len(sites.stations), len(room[0].cells)
     size = model.frame.rows * model.frame.columns
     links = _links_room(stations, longest)
-    cells = Weighed(
-        np.zeros(size), np.empty(size, np.int64), np.empty(size, np.int64),
-        np.empty(most_cells, np.int64),
-    )  # fmt: skip
+    touched, slots = np.empty(size, np.int64), np.empty(size, np.int64)
+    cells = Weighed(np.zeros(size), touched, slots, np.empty(most_cells, np.int64))
     normal = Normal(np.empty((most_cells, most_cells)), np.empty(most_cells))
-    own = OwnCells(np.empty(longest, np.int64), np.empty(longest))
+    own = np.empty(longest, np.int64), np.empty(longest)
     for k in range(start, stop):
         upload, variance = uploads.values[users[k]], uploads.variances[users[k]]
         count = uploads.counts[users[k]]
         taken, per_link = count / stations, 2.0 / count
         _list_links(k, sites, model, room, links)
         expected = Residuals(taken, per_link, spread)
-        touched, whole = _add_energy(links, expected, cells.energy, cells.touched)
+        count_touched, whole = _add_energy(links, expected, cells.energy, cells.touched)
         # What clipping left of the energy.
         scale = min(1.0, uploads.clip * uploads.clip / max(whole, 1e-300))
-        n = _choose_strongest(cells, touched, variance, scale)
+        n = _choose_strongest(cells, count_touched, variance, scale)
         for i in range(n):
             normal.excess[i] = upload[cells.chosen[i]]
             normal.covariance[i, i:n] = 0.0
@@ -288,5 +275,5 @@ def log_evidence(start, stop, sites, users, model, uploads, spread, most_cells, 
         clipped = Residuals(taken, per_link * math.sqrt(scale), spread)
         _add_moments(links, clipped, cells.slots, own, normal)
         out[k] = _log_ratio(n, normal, upload, variance, cells.chosen)
-        for i in range(touched):
+        for i in range(count_touched):
             cells.energy[cells.touched[i]] = 0.0

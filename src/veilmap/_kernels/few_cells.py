@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._kernels.allocation import Entries, allocate, allocation_room
+from veilmap._kernels.allocation import allocate, allocation_room
 from veilmap._kernels.arguments import Floats, Ints, Words
 from veilmap._kernels.compiling import njit
 from veilmap._kernels.links import GROUP, add_gradient, walk_room
@@ -155,8 +155,8 @@ def add_noisy(first, step, links, model, windows, clip, least, shape, noise, out
             values[at] *= factor
             upload[cells[at]] = values[at]
         if shape.kappa > 0.0:
-            entries = Entries(cells[:n], values[:n])
-            allocate(entries, noise.positions[i], shape, energy, room, variances)
+            own = cells[:n], values[:n]
+            allocate(*own, noise.positions[i], shape, energy, room, variances)
         else:
             variances[:] = shape.budget * energy / len(upload)
         add_normals(noise.seeds[i], upload, variances)

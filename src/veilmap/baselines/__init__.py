@@ -7,10 +7,8 @@ stations apart where several share a mast.
 
 from veilmap.baselines.base import Estimator
 from veilmap.baselines.boosting import GradientBoosting
-from veilmap.baselines.kriging import OrdinaryKriging, RegressionKriging
-from veilmap.baselines.log_distance import LogDistance
-from veilmap.baselines.neighbours import NearestNeighbours
-from veilmap.baselines.true_map import TrueMap
+from veilmap.baselines.interpolation import NearestNeighbours, OrdinaryKriging, RegressionKriging
+from veilmap.baselines.laws import LogDistance, TrueMap
 from veilmap.model.evaluation import Predictor, mean_absolute_error
 
 __all__ = [

@@ -1,13 +1,15 @@
 """What all estimators of gains share: parameters, stations by place and id, predictions."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import extras
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 from veilmap._util.ids import in_order, places
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -37,29 +39,25 @@ class Estimator(ABC):
         """Fit to pooled measurements and return itself."""
 
     @abstractmethod
-    def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
-    ) -> NDArray[np.float64]:
+    def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB; without ``bs`` the nearest base station answers."""
 
-    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def predict(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """Gain of each link in dB."""
         return self.predict_by_station(*paired(user_xyz, bs_xyz), None)
 
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
+    def predict_links(self, data: HasMeasurements) -> Floats:
         """Gain of each link in dB, by its base station's id."""
         return self.predict_by_station(data.user_xyz, data.bs_xyz, data.bs)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``deep`` adds those of estimators among them, as outer__inner."""
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
-        inner = {
-            name: value for name, value in own.items() if deep and hasattr(value, "get_params")
-        }
         return own | {
             f"{name}__{key}": value
-            for name, estimator in inner.items()
-            for key, value in estimator.get_params().items()
+            for name, inner in own.items()
+            if deep and hasattr(inner, "get_params")
+            for key, value in inner.get_params().items()
         }
 
     def set_params(self, **parameters: Any) -> Self:
@@ -91,8 +89,8 @@ class Estimator(ABC):
 class KnownStations:
     """The base stations of some measurements, each by its id, and where it is."""
 
-    ids: NDArray
-    xyz: NDArray[np.float64]
+    ids: Array
+    xyz: Floats
 
     @classmethod
     def of(cls, data: Measurements) -> "KnownStations":
@@ -103,16 +101,35 @@ class KnownStations:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def numbers(self, bs: NDArray | None, bs_xyz: NDArray[np.float64]) -> NDArray[np.int64]:
+    def numbers(self, bs: Array | None, bs_xyz: Floats) -> Ints:
         """Each link's station: by its id, or the nearest one where the id is not known."""
         nearest = tree_of(self.xyz).query(bs_xyz)[1]
         if bs is None:
-            return nearest
+            return np.asarray(nearest)
         known = places(bs, in_order(self.ids.tolist()))
         return np.where(known >= 0, known, nearest)
 
+    def rows(self, data: Measurements) -> list[Bools]:
+        """Which links of ``data`` are each station's."""
+        number = self.numbers(data.bs, data.bs_xyz)
+        return [number == station for station in range(len(self))]
 
-def tree_of(points: NDArray[np.float64]) -> "KDTree":
+    def by_station(
+        self,
+        bs: Array | None,
+        bs_xyz: Floats,
+        places: Floats,
+        at: Callable[[int, Floats], Floats | float],
+    ) -> Floats:
+        """What ``at`` says of each link's station at the link's place, (J,)."""
+        station, found = self.numbers(bs, bs_xyz), np.empty(len(places))
+        for number in np.unique(station):
+            own = station == number
+            found[own] = at(number, places[own])
+        return found
+
+
+def tree_of(points: Floats) -> "KDTree":
     """A tree that finds the nearest among points."""
     from scipy.spatial import KDTree  # slow to import, needed only here
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array, Floats
 from veilmap.baselines.base import Estimator, KnownStations, fitted
 from veilmap.data.measurements import Measurements
 from veilmap.model.radio_map import log_distance
@@ -37,15 +37,11 @@ class GradientBoosting(Estimator):
         self._model = model.fit(columns, data.gain_db)
         return self
 
-    def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
-    ) -> NDArray[np.float64]:
+    def predict_by_station(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         """Gain of each link in dB; without ``bs`` the nearest base station answers."""
-        return fitted(self._model).predict(self._columns(user, mast, bs))
+        return np.asarray(fitted(self._model).predict(self._columns(user, mast, bs)))
 
-    def _columns(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
-    ) -> NDArray[np.float64]:
+    def _columns(self, user: Floats, mast: Floats, bs: Array | None) -> Floats:
         east, north = (user - mast)[:, :2].T
         numbers = fitted(self._stations).numbers(bs, mast)
         return np.column_stack(

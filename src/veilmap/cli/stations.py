@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from veilmap.cli.options import numbers
 from veilmap.errors import ConfigurationError, VeilmapError
-from veilmap.layers.known import such_as
+from veilmap.layers.predictions import such_as
 from veilmap.model.radio_map import RadioMap
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array, Bools, Floats
 from veilmap._util.ids import Known, in_order, places
 from veilmap.errors import DataError
 from veilmap.geometry.grid import paired
@@ -31,17 +32,10 @@ class Antennas:
     the user. What an antenna adds in its beam is left to the laws and offsets, what it does up
     and down is not modelled.
 
-    Parameters
-    ----------
-    stations : ids
-        Base stations whose antennas are known, kept as text; all others are isotropic.
-    azimuths : floats
-        Where they look, in degrees clockwise from north (y of the grid).
-    beam_widths : floats, optional
-        φ_3dB in degrees, over 0 and at most 360: between the two directions where the gain is
-        3 dB down. 65 by default, and where one is NaN.
-    front_to_back_db : float
-        A_max: the most that is lost in any direction.
+    Base stations that are not among ``stations`` (ids, kept as text) are isotropic. Azimuths are
+    in degrees clockwise from north (y of the grid). Beam widths are φ_3dB in degrees, over 0 and
+    at most 360, between the two directions where the gain is 3 dB down: 65 by default, and where
+    one is NaN. ``front_to_back_db`` is A_max, the most that is lost in any direction.
     """
 
     stations: tuple[str, ...] = ()
@@ -97,7 +91,7 @@ class Antennas:
     def __len__(self) -> int:
         return len(self.stations)
 
-    def of(self, bs: NDArray, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def of(self, bs: Array, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """The pattern on every link, (J,), in dB: 0 in the beam, negative beside it.
 
         0 as well for base stations that are not listed, and for users right at the mast.
@@ -114,7 +108,7 @@ class Antennas:
         pattern[directed] = -np.minimum(lost, self.front_to_back_db)
         return pattern
 
-    def known(self, bs: NDArray) -> NDArray[np.bool_]:
+    def known(self, bs: Array) -> Bools:
         """Whether the antenna of each base station is known."""
         return places(bs, self._stations) >= 0
 
@@ -135,6 +129,6 @@ class Antennas:
         return in_order(self.stations)
 
 
-def impossible_widths(degrees: NDArray[np.float64]) -> NDArray[np.bool_]:
+def impossible_widths(degrees: Floats) -> Bools:
     """Which beam widths no antenna has; NaN is none of them."""
     return (degrees <= 0) | (degrees > _WIDEST_DEG)

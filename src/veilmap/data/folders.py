@@ -10,16 +10,16 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import files
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
-from veilmap.data.measurements import Measurements, stations_among
+from veilmap.data.measurements import COLUMNS, Measurements, stations_among
 from veilmap.errors import DataError
 from veilmap.geometry.grid import offsets_of
 
@@ -32,58 +32,44 @@ class Crowd(Protocol):
     """Users with their links: `Measurements`, or a `MeasurementFolder`."""
 
     @property
-    def users(self) -> NDArray:
+    def users(self) -> Array:
         """Their ids, sorted."""
-        ...
 
     @property
     def crs(self) -> str | None:
         """The coordinate system of the positions."""
-        ...
 
     @property
     def antennas(self) -> Antennas | None:
         """Patterns of base stations, which are public."""
-        ...
 
     @property
-    def stations(self) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+    def stations(self) -> tuple[Floats, tuple[Id, ...]]:
         """Every base station once: where it is, (B, 3), and its id."""
-        ...
 
     @property
-    def devices(self) -> NDArray:
+    def devices(self) -> Array:
         """The kinds of devices there are."""
-        ...
 
     @property
-    def corners(self) -> NDArray[np.float64]:
+    def corners(self) -> Floats:
         """The least and the largest x and y of any end of a link, (2, 2), in metres."""
-        ...
 
     def __len__(self) -> int:
         """How many links there are."""
-        ...
 
     def blocks(self, users: int) -> Iterator[Links]:
         """The links of at most ``users`` users at a time, in the order of their ids."""
-        ...
 
-    def mean_positions(self) -> NDArray[np.float64]:
+    def mean_positions(self) -> Floats:
         """Each user's mean position over its links, (N, 2), in metres."""
-        ...
 
 
 class MeasurementFolder:
     """A crowd in a folder of Parquet files, of which one at a time is in memory.
 
-    Opening it reads every file once, with all checks of `Measurements`.
-
-    Parameters
-    ----------
-    path : str or Path
-    on_part : callable, optional
-        Called with (files read, files in all), for a progress bar.
+    Opening it reads every file once, with all checks of `Measurements`; ``on_part`` is called
+    with (files read, files in all), for a progress bar.
     """
 
     def __init__(
@@ -93,17 +79,19 @@ class MeasurementFolder:
         self._files = sorted(self.path.glob("*.parquet"))
         if not self._files:
             raise DataError(f"{self.path} holds no .parquet files of measurements")
-        seen = _Seen()
-        for number, file in enumerate(self._files):
-            seen.add(Measurements.load(file), file)
+        parts: list[_Summary] = []
+        for number, file in enumerate(self._files, 1):
+            parts.append(_summary(Measurements.load(file), file, parts))
             if on_part:
-                on_part(number + 1, len(self._files))
-        self.users = np.concatenate(seen.users)
-        self.crs, self.antennas = seen.public
-        self.stations = stations_among(np.vstack(seen.masts), np.concatenate(seen.ids))
-        self.devices = np.unique(np.concatenate(seen.devices))
-        self.corners = np.vstack([np.min(seen.corners, axis=0)[0], np.max(seen.corners, axis=0)[1]])
-        self._links = seen.links
+                on_part(number, len(self._files))
+        self.users = np.concatenate([part.users for part in parts])
+        self.crs, self.antennas = parts[0].crs, parts[0].antennas
+        masts = np.vstack([part.masts for part in parts])
+        self.stations = stations_among(masts, np.concatenate([part.ids for part in parts]))
+        self.devices = np.unique(np.concatenate([part.devices for part in parts]))
+        corners = [part.corners for part in parts]
+        self.corners = np.vstack([np.min(corners, axis=0)[0], np.max(corners, axis=0)[1]])
+        self._links = sum(part.links for part in parts)
 
     def __len__(self) -> int:
         return self._links
@@ -120,22 +108,21 @@ class MeasurementFolder:
         if waiting:
             yield _joined(waiting)
 
-    def mean_positions(self) -> NDArray[np.float64]:
+    def mean_positions(self) -> Floats:
         """Each user's mean position over its links, (N, 2), in metres."""
         return self._mean_positions
 
     @cached_property
-    def _mean_positions(self) -> NDArray[np.float64]:
+    def _mean_positions(self) -> Floats:
         return np.vstack([_links_in(file).mean_positions() for file in self._files])
 
     def load(self) -> Measurements:
         """All of it in memory."""
         parts = [Measurements.load(file) for file in self._files]
-        user, user_xyz, bs_xyz, gain_db, bs, device = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("user", "user_xyz", "bs_xyz", "gain_db", "bs", "device")
-        )
-        return Measurements(user, user_xyz, bs_xyz, gain_db, bs, device, self.crs, self.antennas)
+        columns: dict[str, Any] = {
+            n: np.concatenate([getattr(part, n) for part in parts]) for n in COLUMNS
+        }
+        return Measurements(**columns, crs=self.crs, antennas=self.antennas)
 
 
 def without_antennas(data: Crowd) -> Crowd:
@@ -176,41 +163,32 @@ def parts_of(data: Measurements, users: int = _USERS_PER_PART) -> Iterator[Measu
         yield data.select(np.isin(data.user, data.users[first : first + users]))
 
 
-class _Seen:
-    """What the files of a folder hold, gathered while they are read for the first time."""
+class _Summary(NamedTuple):
+    """What is kept of a file's measurements."""
 
-    def __init__(self) -> None:
-        self.users: list[NDArray] = []
-        self.masts: list[NDArray[np.float64]] = []
-        self.ids: list[NDArray] = []
-        self.devices: list[NDArray] = []
-        self.corners: list[NDArray[np.float64]] = []
-        self.public: tuple[str | None, Antennas | None] = (None, None)
-        self.links = 0
-
-    def add(self, part: Measurements, file: Path) -> None:
-        """The next file's measurements."""
-        if not self.users:
-            self.public = part.crs, part.antennas
-        elif not self.users[-1][-1] < part.users[0]:
-            raise DataError(
-                f"{file} begins with user {part.users[0]}, and the file before it ends with"
-                f" {self.users[-1][-1]}: every user must be whole in one file, and users in the"
-                " order of their ids; `veilmap data split` writes such folders"
-            )
-        elif _as_text(part.crs, part.antennas) != _as_text(*self.public):
-            raise DataError(f"{file} has another coordinate system or other antennas")
-        self.users.append(part.users)
-        masts, ids = part.stations
-        self.masts.append(masts)
-        self.ids.append(np.array(ids))
-        self.devices.append(part.devices)
-        self.corners.append(part.corners)
-        self.links += len(part)
+    users: Array
+    crs: str | None
+    antennas: Antennas | None
+    masts: Floats
+    ids: Array
+    devices: Array
+    corners: Floats
+    links: int
 
 
-def _as_text(crs: str | None, antennas: Antennas | None) -> tuple[str | None, str]:
-    return crs, "" if antennas is None else antennas.as_text()
+def _summary(part: Measurements, file: Path, before: list[_Summary]) -> _Summary:
+    """A file's measurements summed up, if they can follow those before."""
+    if before and not before[-1].users[-1] < part.users[0]:
+        raise DataError(
+            f"{file} begins with user {part.users[0]}, and the file before it ends with"
+            f" {before[-1].users[-1]}: every user must be whole in one file, and users in the"
+            " order of their ids; `veilmap data split` writes such folders"
+        )
+    if before and (part.crs, part.antennas) != (before[0].crs, before[0].antennas):
+        raise DataError(f"{file} has another coordinate system or other antennas")
+    masts, ids = part.stations
+    own = part.users, part.crs, part.antennas, masts, np.array(ids), part.devices
+    return _Summary(*own, part.corners, len(part))
 
 
 def _links_in(file: Path) -> Links:
@@ -220,7 +198,7 @@ def _links_in(file: Path) -> Links:
     table = pyarrow.parquet.read_table(files.existing(file))
     column = {name: table.column(name).to_numpy() for name in table.column_names}
     user = column["user"]
-    order: slice | NDArray[np.int64] = slice(None)
+    order: slice | Ints = slice(None)
     if not (user[1:] >= user[:-1]).all():
         order = np.argsort(user, kind="stable")
         user = user[order]
@@ -229,18 +207,13 @@ def _links_in(file: Path) -> Links:
         np.column_stack([column[axis][order] for axis in axes]) for axes in _POSITIONS
     )
     device = column.get("device", np.zeros(len(user), dtype=np.int64))
-    return Links(
-        np.append(starts, len(user)), user_xyz, bs_xyz, column["gain_db"][order],
-        column["bs"][order], device[order],
-    )  # fmt: skip
+    rows = (own[order] for own in (column["gain_db"], column["bs"], device))
+    return Links(np.append(starts, len(user)), user_xyz, bs_xyz, *rows)
 
 
 def _joined(parts: list[Links]) -> Links:
     """Links of users who follow each other."""
     if len(parts) == 1:
         return parts[0]
-    rows = [
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("user_xyz", "bs_xyz", "gain_db", "bs", "device")
-    ]
+    rows = [np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS[1:]]
     return Links(offsets_of(np.concatenate([part.counts for part in parts])), *rows)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._kernels.arguments import UserLinks
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 from veilmap.geometry.grid import offsets_of
 
 
@@ -14,25 +14,19 @@ from veilmap.geometry.grid import offsets_of
 class Links:
     """Links grouped by user: user i owns the slice ``offsets[i]:offsets[i + 1]``.
 
-    Attributes
-    ----------
-    offsets : (N + 1,) int
-    user_xyz, bs_xyz : (J, 3) float
-        Both ends of each link, in metres.
-    gain_db : (J,) float
-    bs, device : (J,) ids
-        Which base station and kind of device, where offsets between them matter.
+    Both ends of each link are (J, 3), in metres. The ids of base stations and kinds of devices are
+    there where offsets between them matter.
     """
 
-    offsets: NDArray[np.int64]
-    user_xyz: NDArray[np.float64]
-    bs_xyz: NDArray[np.float64]
-    gain_db: NDArray[np.float64]
-    bs: NDArray | None = None
-    device: NDArray | None = None
+    offsets: Ints
+    user_xyz: Floats
+    bs_xyz: Floats
+    gain_db: Floats
+    bs: Array | None = None
+    device: Array | None = None
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """J_i: links per user, (N,)."""
         return np.diff(self.offsets)
 
@@ -41,17 +35,17 @@ class Links:
         """N: number of users."""
         return len(self.offsets) - 1
 
-    def kernel_links(self, gain_db: NDArray[np.float64] | None = None) -> UserLinks:
+    def kernel_links(self, gain_db: Floats | None = None) -> UserLinks:
         """The links as the kernels take them, with these gains or their own."""
         gain = self.gain_db if gain_db is None else gain_db
         return UserLinks(offsets=self.offsets, user=self.user_xyz, bs=self.bs_xyz, gain=gain)
 
-    def mean_positions(self) -> NDArray[np.float64]:
+    def mean_positions(self) -> Floats:
         """Each user's mean position over its links, (N, 2), in metres."""
         sums = np.add.reduceat(self.user_xyz[:, :2], self.offsets[:-1], axis=0)
         return sums / self.counts[:, None]
 
-    def of_users(self, chosen: NDArray[np.bool_]) -> "Links":
+    def of_users(self, chosen: Bools) -> "Links":
         """The links of the chosen users only."""
         if chosen.all():
             return self
@@ -68,7 +62,7 @@ class Links:
         offsets = self.offsets[first : after + 1]
         return self._taken(offsets - offsets[0], slice(offsets[0], offsets[-1]))
 
-    def _taken(self, offsets: NDArray[np.int64], rows: slice | NDArray[np.bool_]) -> "Links":
+    def _taken(self, offsets: Ints, rows: slice | Bools) -> "Links":
         """Some of the rows, which these offsets divide among users."""
         ids = [None if own is None else own[rows] for own in (self.bs, self.device)]
         return Links(offsets, self.user_xyz[rows], self.bs_xyz[rows], self.gain_db[rows], *ids)

@@ -1,7 +1,7 @@
 """Measurements: the table of links that users hold."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks, files
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
@@ -28,6 +29,7 @@ _HIGHEST_M = 1e5
 
 _POSITIONS = ("user_x", "user_y", "user_z", "bs_x", "bs_y", "bs_z")
 _REQUIRED = ("user", *_POSITIONS, "gain_db")
+COLUMNS = ("user", "user_xyz", "bs_xyz", "gain_db", "bs", "device")
 _ROWS_SHOWN = 5
 DUPLICATE = "the same as an earlier row"
 CRS_NOTE, ANTENNAS_NOTE = "veilmap_crs", "veilmap_antennas"  # in a Parquet file's metadata
@@ -35,10 +37,11 @@ CRS_NOTE, ANTENNAS_NOTE = "veilmap_crs", "veilmap_antennas"  # in a Parquet file
 
 @dataclass(frozen=True)
 class BadRows:
-    """Rows that cannot be used, and why."""
+    """Rows that are not used, and why; ``expected`` if the caller said there would be such."""
 
     reason: str
-    rows: NDArray[np.int64]
+    rows: Ints = field(repr=False)
+    expected: bool = False
 
 
 class BadRowsError(DataError):
@@ -65,31 +68,27 @@ class Measurements:
 
     Parameters
     ----------
-    user : (J,) array
-        Who measured: any integers or strings.
+    user, bs, device : (J,) arrays
+        Who measured, which base station (by default one per distinct position) and which kind of
+        device (by default all are alike): any integers or strings.
     user_xyz, bs_xyz : (J, 3) arrays
         Where the user and the base station were, in metres (x east, y north, z up).
     gain_db : (J,) array
         Channel gain in dB (negative for a loss).
-    bs : (J,) array, optional
-        Which base station; by default one per distinct position.
-    device : (J,) array, optional
-        Which kind of device measured, for offsets between kinds; by default all are alike.
     crs : str, optional
         The projected coordinate system of the positions, such as "EPSG:32633".
     antennas : Antennas, optional
         Patterns of base stations, which are public, by their ids in ``bs``.
-    on_bad : "refuse" or "drop"
     dropped : tuple of BadRows, optional
         What was left out before, by whoever made the table.
     """
 
-    user: NDArray
-    user_xyz: NDArray[np.float64]
-    bs_xyz: NDArray[np.float64]
-    gain_db: NDArray[np.float64]
-    bs: NDArray = None  # type: ignore[assignment]  # filled in below
-    device: NDArray = None  # type: ignore[assignment]  # filled in below
+    user: Array
+    user_xyz: Floats
+    bs_xyz: Floats
+    gain_db: Floats
+    bs: Array = None  # type: ignore[assignment]  # filled in below
+    device: Array = None  # type: ignore[assignment]  # filled in below
     crs: str | None = None
     antennas: Antennas | None = None
     on_bad: OnBad = "refuse"
@@ -115,7 +114,7 @@ class Measurements:
             object.__setattr__(self, name, _frozen(values))
         object.__setattr__(self, "dropped", (*self.dropped, *bad))
 
-    def _shaped(self) -> dict[str, NDArray]:
+    def _shaped(self) -> dict[str, Array]:
         """The columns as arrays of matching length."""
         gain_db = checks.floats("gain_db", self.gain_db)
         if gain_db.ndim != 1:
@@ -123,31 +122,23 @@ class Measurements:
         rows = len(gain_db)
         columns = {"user": np.asarray(self.user), "gain_db": gain_db}
         for name in ("user_xyz", "bs_xyz"):
-            columns[name] = checks.floats(name, getattr(self, name))
-            if columns[name].shape != (rows, 3):
-                raise DataError(
-                    f"{name} has shape {columns[name].shape}; {rows} gains need ({rows}, 3)"
-                )
+            columns[name] = _of_shape(name, checks.floats(name, getattr(self, name)), (rows, 3))
+        default = np.zeros(rows, dtype=np.int64)
+        columns["device"] = default if self.device is None else np.asarray(self.device)
         if self.bs is None:
             _, numbers = np.unique(columns["bs_xyz"], axis=0, return_inverse=True)
             columns["bs"] = numbers.reshape(-1)
         else:
             columns["bs"] = np.asarray(self.bs)
-        columns["device"] = (
-            np.zeros(rows, dtype=np.int64) if self.device is None else np.asarray(self.device)
-        )
         for name in ("user", "bs", "device"):
-            if columns[name].shape != (rows,):
-                raise DataError(
-                    f"{name} has shape {columns[name].shape}; {rows} gains need ({rows},)"
-                )
+            _of_shape(name, columns[name], (rows,))
         return columns
 
     def __len__(self) -> int:
         return len(self.gain_db)
 
     @cached_property
-    def users(self) -> NDArray:
+    def users(self) -> Array:
         """The distinct user ids, sorted: user i of gradients and transcripts is ``users[i]``."""
         return np.unique(self.user)
 
@@ -156,28 +147,22 @@ class Measurements:
         """The rows grouped by user, as the kernels take them."""
         _, index = np.unique(self.user, return_inverse=True)
         order = np.argsort(index, kind="stable")
-        counts = np.bincount(index)
-        return Links(
-            offsets_of(counts),
-            np.ascontiguousarray(self.user_xyz[order]),
-            np.ascontiguousarray(self.bs_xyz[order]),
-            np.ascontiguousarray(self.gain_db[order]),
-            self.bs[order],
-            self.device[order],
-        )
+        ends = (np.ascontiguousarray(xyz[order]) for xyz in (self.user_xyz, self.bs_xyz))
+        rows = (own[order] for own in (self.gain_db, self.bs, self.device))
+        return Links(offsets_of(np.bincount(index)), *ends, *rows)
 
     @cached_property
-    def stations(self) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+    def stations(self) -> tuple[Floats, tuple[Id, ...]]:
         """Every base station once: where it is, (B, 3), and its id. Several may share a mast."""
         return stations_among(self.bs_xyz, self.bs)
 
     @cached_property
-    def devices(self) -> NDArray:
+    def devices(self) -> Array:
         """The kinds of devices there are."""
         return np.unique(self.device)
 
     @property
-    def corners(self) -> NDArray[np.float64]:
+    def corners(self) -> Floats:
         """The least and the largest x and y of any end of a link, (2, 2), in metres."""
         ends = self.user_xyz[:, :2], self.bs_xyz[:, :2]
         low = np.min([end.min(axis=0) for end in ends], axis=0)
@@ -187,17 +172,16 @@ class Measurements:
         """The links of at most ``users`` users at a time, in the order of their ids."""
         return self.links.blocks(users)
 
-    def mean_positions(self) -> NDArray[np.float64]:
+    def mean_positions(self) -> Floats:
         """Each user's mean position over its links, (N, 2), in metres."""
         return self.links.mean_positions()
 
-    def select(self, rows: ArrayLike) -> "Measurements":
-        """The given rows: a mask, or row numbers."""
+    def select(self, rows: ArrayLike, *, user: Array | None = None) -> "Measurements":
+        """The given rows: a mask, or row numbers; ``user`` are other ids for who measured them."""
         picked = np.asarray(rows)
-        return Measurements(
-            self.user[picked], self.user_xyz[picked], self.bs_xyz[picked],
-            self.gain_db[picked], self.bs[picked], self.device[picked], self.crs, self.antennas,
-        )  # fmt: skip
+        columns = {name: getattr(self, name)[picked] for name in COLUMNS}
+        columns |= {} if user is None else {"user": user}
+        return Measurements(**columns, crs=self.crs, antennas=self.antennas)
 
     def of_user(self, user: object) -> "Measurements":
         """One user's rows."""
@@ -210,9 +194,7 @@ class Measurements:
         self, test: float = 0.2, *, seed: int | None = None
     ) -> tuple["Measurements", "Measurements"]:
         """(train, test) with no user in both; ``test`` is the share of users."""
-        chosen = _share_of(self.users, test, "users", seed)
-        in_test = np.isin(self.user, chosen)
-        return self.select(~in_test), self.select(in_test)
+        return self._split(self.user, self.users, test, "users", seed)
 
     def split_by_place(
         self, test: float = 0.2, *, block: float = 50.0, seed: int | None = None
@@ -222,8 +204,18 @@ class Measurements:
         squares = np.floor(self.user_xyz[:, :2] / side).astype(np.int64)
         _, square = np.unique(squares, axis=0, return_inverse=True)
         square = square.reshape(-1)
-        chosen = _share_of(np.unique(square), test, f"squares of {side:g} m", seed)
-        in_test = np.isin(square, chosen)
+        return self._split(square, np.unique(square), test, f"squares of {side:g} m", seed)
+
+    def _split(
+        self, group: Array, groups: Array, share: float, what: str, seed: int | None
+    ) -> tuple["Measurements", "Measurements"]:
+        """(train, test): a random share of ``groups``, at least one and not all, is in the test."""
+        part = checks.number("test", share, above=0)
+        count = round(part * len(groups))
+        if not 0 < count < len(groups):
+            raise DataError(f"a test share of {part:g} leaves {len(groups)} {what} unsplit")
+        chosen = np.random.default_rng(seed).choice(groups, count, replace=False)
+        in_test = np.isin(group, chosen)
         return self.select(~in_test), self.select(in_test)
 
     def save(self, path: str | Path) -> None:
@@ -242,11 +234,8 @@ class Measurements:
     def _as_table(self) -> "pyarrow.Table":
         import pyarrow
 
-        positions = np.hstack([self.user_xyz, self.bs_xyz])
-        columns = {"user": self.user}
-        columns |= dict(zip(_POSITIONS[:3], positions.T[:3], strict=True))
-        columns |= {"bs": self.bs}
-        columns |= dict(zip(_POSITIONS[3:], positions.T[3:], strict=True))
+        columns = {"user": self.user, **dict(zip(_POSITIONS[:3], self.user_xyz.T, strict=True))}
+        columns |= {"bs": self.bs, **dict(zip(_POSITIONS[3:], self.bs_xyz.T, strict=True))}
         columns |= {"gain_db": self.gain_db}
         if len(np.unique(self.device)) > 1:
             columns["device"] = self.device
@@ -269,21 +258,16 @@ class Measurements:
         columns: dict[str, Any] = table_files.read(
             path, _file_kind(path), required=_REQUIRED, optional=("bs", "device")
         )
-        xyz = {name: np.asarray(columns[name], dtype=np.float64) for name in _POSITIONS}
+        user_xyz, bs_xyz = (
+            np.column_stack([columns.pop(name) for name in names])
+            for names in (_POSITIONS[:3], _POSITIONS[3:])
+        )
         crs, antennas = (
             table_files.note(path, _file_kind(path), n) for n in (CRS_NOTE, ANTENNAS_NOTE)
         )
         try:
-            return cls(
-                user=columns["user"],
-                user_xyz=np.column_stack([xyz[name] for name in _POSITIONS[:3]]),
-                bs_xyz=np.column_stack([xyz[name] for name in _POSITIONS[3:]]),
-                gain_db=columns["gain_db"],
-                on_bad=on_bad,
-                crs=crs,
-                antennas=None if antennas is None else Antennas.from_text(antennas),
-                **{name: columns[name] for name in ("bs", "device") if name in columns},
-            )
+            columns["antennas"] = None if antennas is None else Antennas.from_text(antennas)
+            return cls(user_xyz=user_xyz, bs_xyz=bs_xyz, on_bad=on_bad, crs=crs, **columns)
         except BadRowsError as error:
             # A CSV's first line holds the names, and people count lines from 1.
             named = ("line", 2) if path.suffix.lower() == ".csv" else ("row", 0)
@@ -293,16 +277,14 @@ class Measurements:
             raise DataError(f"{path}: {error}") from None
 
 
-def stations_among(
-    masts: NDArray[np.float64], bs: NDArray
-) -> tuple[NDArray[np.float64], tuple[Id, ...]]:
+def stations_among(masts: Floats, bs: Array) -> tuple[Floats, tuple[Id, ...]]:
     """Every base station of some links once: where it is, (B, 3), and its id."""
     ids, number = np.unique(bs, return_inverse=True)
     distinct = np.unique(np.column_stack([masts, number.reshape(-1)]), axis=0)
     return distinct[:, :3], tuple(ids[distinct[:, 3].astype(np.int64)].tolist())
 
 
-def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:
+def find_bad_rows(columns: dict[str, Array]) -> list[BadRows]:
     """Rows that cannot be used: each row once, under the first reason that applies."""
     user, bs, gain = columns["user_xyz"], columns["bs_xyz"], columns["gain_db"]
     missing = np.zeros(len(gain), dtype=bool)
@@ -344,7 +326,7 @@ def find_bad_rows(columns: dict[str, NDArray]) -> list[BadRows]:
     return found
 
 
-def _duplicates(columns: dict[str, NDArray], usable: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _duplicates(columns: dict[str, Array], usable: Bools) -> Ints:
     """Usable rows that repeat an earlier usable one in every column."""
     rows = np.flatnonzero(usable)
     if len(rows) == 0:
@@ -367,11 +349,11 @@ def _duplicates(columns: dict[str, NDArray], usable: NDArray[np.bool_]) -> NDArr
     return np.sort(rows[few[order[1:][same]]])
 
 
-def _as_integers(ids: NDArray) -> NDArray:
+def _as_integers(ids: Array) -> Array:
     return ids if ids.dtype.kind in "iu" else np.unique(ids, return_inverse=True)[1]
 
 
-def _hashes(keys: list[NDArray]) -> NDArray[np.uint64]:
+def _hashes(keys: list[Array]) -> NDArray[np.uint64]:
     """A number for each row that rows equal in every key share."""
     result = np.zeros(len(keys[0]), dtype=np.uint64)
     for key in keys:
@@ -383,8 +365,7 @@ def _hashes(keys: list[NDArray]) -> NDArray[np.uint64]:
 
 def describe(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:
     """One line that says which rows are wrong, why, and what to do; see `listed`."""
-    remedy = "mend them, or leave them out with on_bad='drop'"
-    return f"{listed(bad, total, row, first)}; {remedy}"
+    return f"{listed(bad, total, row, first)}; mend them, or leave them out with on_bad='drop'"
 
 
 def listed(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:
@@ -401,15 +382,6 @@ def listed(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> 
     return f"{count} of {total} rows cannot be used: {'; '.join(parts)}"
 
 
-def _share_of(items: NDArray, share: float, what: str, seed: int | None) -> NDArray:
-    """A random share of ``items``, at least one and not all."""
-    part = checks.number("test", share, above=0)
-    count = round(part * len(items))
-    if not 0 < count < len(items):
-        raise DataError(f"a test share of {part:g} leaves {len(items)} {what} unsplit")
-    return np.random.default_rng(seed).choice(items, count, replace=False)
-
-
 def _file_kind(path: Path) -> Literal["csv", "parquet"]:
     kinds: dict[str, Literal["csv", "parquet"]] = {".csv": "csv", ".parquet": "parquet"}
     if path.suffix.lower() not in kinds:
@@ -417,7 +389,13 @@ def _file_kind(path: Path) -> Literal["csv", "parquet"]:
     return kinds[path.suffix.lower()]
 
 
-def _frozen(values: NDArray) -> NDArray:
+def _frozen(values: Array) -> Array:
     copy = np.array(values, order="C")
     copy.flags.writeable = False
     return copy
+
+
+def _of_shape(name: str, values: Array, shape: tuple[int, ...]) -> Array:
+    if values.shape != shape:
+        raise DataError(f"{name} has shape {values.shape}; {shape[0]} gains need {shape}")
+    return values

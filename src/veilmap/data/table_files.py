@@ -8,15 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array
 from veilmap.errors import DataError
 
-_TEXT_COLUMNS = (
-    "user",
-    "bs",
-    "device",
-)  # ids stay as they are written; all other columns are numbers
+# Ids stay as they are written; all other columns are numbers.
+_TEXT_COLUMNS = ("user", "bs", "device")
 
 
 def read(
@@ -25,7 +22,7 @@ def read(
     *,
     required: Sequence[str],
     optional: Sequence[str] = (),
-) -> dict[str, NDArray]:
+) -> dict[str, Array]:
     """The wanted columns of a file as arrays; missing numbers become NaN."""
     try:
         table = pa.csv.read_csv(path) if kind == "csv" else pa.parquet.read_table(path)
@@ -50,11 +47,11 @@ def note(path: Path, kind: Literal["csv", "parquet"], name: str) -> str | None:
     return found.decode() if found else None
 
 
-def _column(path: Path, kind: str, name: str, column: pa.ChunkedArray) -> NDArray:
+def _column(path: Path, kind: str, name: str, column: pa.ChunkedArray) -> Array:
     if name in _TEXT_COLUMNS:
-        return column.to_numpy()
+        return np.asarray(column.to_numpy())
     try:
-        return column.cast(pa.float64()).to_numpy()
+        return np.asarray(column.cast(pa.float64()).to_numpy())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         row, text = _first_not_a_number(column)
         # A CSV's first line holds the names, and people count lines from 1.

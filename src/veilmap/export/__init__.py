@@ -8,14 +8,23 @@
 """
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from veilmap._util.extras import require
 from veilmap.errors import ConfigurationError
 from veilmap.export.written import Written
 from veilmap.layers import Layer
 
-ENDINGS = (".tif", ".nc", ".png", ".geojson", ".csv")
+_WRITERS = {
+    ".tif": "veilmap.export.geotiff",
+    ".nc": "veilmap.export.netcdf",
+    ".png": "veilmap.export.picture",
+    ".geojson": "veilmap.export.contours",
+    ".csv": "veilmap.export.points",
+}
+ENDINGS = tuple(_WRITERS)
 
 __all__ = ["ENDINGS", "Written", "check", "write"]
 
@@ -47,26 +56,11 @@ def write(
     """
     path = Path(path)
     ending = check(path, layer.grid.crs, levels=levels, points=points)
-    if ending == ".tif":
-        from veilmap.export import geotiff
-
-        return geotiff.write(layer, path)
-    if ending == ".nc":
-        from veilmap.export import netcdf
-
-        return netcdf.write(layer, path)
-    if ending == ".png":
-        from veilmap.export import picture
-
-        return picture.write(layer, path)
-    if ending == ".geojson":
-        from veilmap.export import contours
-
-        return contours.write(layer, path, levels)
-    from veilmap.export import points as at_points
-
-    assert points is not None  # checked above
-    return at_points.write(layer, path, Path(points))
+    write_format = import_module(_WRITERS[ending]).write
+    given: dict[str, Any] = {"levels": levels} if ending == ".geojson" else {}
+    given |= {"points": Path(points)} if points is not None else {}
+    written: Written = write_format(layer, path, **given)
+    return written
 
 
 def check(
@@ -94,17 +88,13 @@ def check(
     if crs is not None and ending in (".nc", ".geojson"):
         require("pyproj", f"a map in {crs}")
     if ending == ".csv":
-        _check_points(path, crs, points)
+        from veilmap.export.points import read
+
+        if points is None:
+            raise ConfigurationError(
+                f"{path}: a .csv holds values at points; name a file of them (points)"
+            )
+        if Path(points).absolute() == path.absolute():
+            raise ConfigurationError(f"{path} is the file of points; name another one to write")
+        read(Path(points), crs)
     return ending
-
-
-def _check_points(path: Path, crs: str | None, points: str | Path | None) -> None:
-    from veilmap.export.points import read
-
-    if points is None:
-        raise ConfigurationError(
-            f"{path}: a .csv holds values at points; name a file of them (points)"
-        )
-    if Path(points).absolute() == path.absolute():
-        raise ConfigurationError(f"{path} is the file of points; name another one to write")
-    read(Path(points), crs)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks, files
+from veilmap._util.arrays import Floats
 from veilmap.errors import ConfigurationError
 from veilmap.export.written import Written
 from veilmap.geometry.coordinates import to_longitude_latitude
@@ -51,7 +51,7 @@ def write(layer: Layer, path: Path, levels: Sequence[float] | None = None) -> Wr
     return Written((path,), (*local.values(), *_levels_without_lines(layer, lines)))
 
 
-def contour_lines(layer: Layer, levels: Sequence[float]) -> dict[float, list[NDArray[np.float64]]]:
+def contour_lines(layer: Layer, levels: Sequence[float]) -> dict[float, list[Floats]]:
     """For each level its lines, (n, 2) each, in the grid's metres.
 
     Lines run between the centres of cells, with values in between taken as linear.
@@ -74,7 +74,7 @@ def contour_lines(layer: Layer, levels: Sequence[float]) -> dict[float, list[NDA
     }
 
 
-def round_levels(values: NDArray[np.float64]) -> list[float]:
+def round_levels(values: Floats) -> list[float]:
     """At most a dozen round numbers strictly between the least and the greatest value."""
     known = values[np.isfinite(values)]
     if known.size == 0 or known.min() == known.max():
@@ -88,10 +88,10 @@ def round_levels(values: NDArray[np.float64]) -> list[float]:
     return [round(number * step, digits) for number in range(first, last + 1)]
 
 
-def _placed(crs: str | None, line: NDArray[np.float64]) -> list[Any]:
+def _placed(crs: str | None, line: Floats) -> list[Any]:
     if crs is None:
-        return line.round(_METRE_DIGITS).tolist()
-    return to_longitude_latitude(crs, line).round(_DEGREE_DIGITS).tolist()
+        return list(line.round(_METRE_DIGITS).tolist())
+    return list(to_longitude_latitude(crs, line).round(_DEGREE_DIGITS).tolist())
 
 
 def _levels_without_lines(layer: Layer, lines: dict[float, Any]) -> list[str]:

@@ -1,8 +1,8 @@
 """GeoTIFF; the only module with rasterio."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,11 +10,7 @@ from veilmap._util import files
 from veilmap._util.extras import require
 from veilmap.export.written import Written
 from veilmap.geometry import coordinates
-from veilmap.geometry.grid import Grid
 from veilmap.layers import Layer
-
-if TYPE_CHECKING:
-    import rasterio
 
 _TILE = 256
 
@@ -23,12 +19,14 @@ def write(layer: Layer, path: Path) -> Written:
     """Write a tiled, compressed GeoTIFF, with overviews if it is larger than one tile."""
     require("rasterio", "GeoTIFF")
     import rasterio
+    from rasterio.crs import CRS
     from rasterio.enums import Resampling
 
-    rows, columns = layer.grid.shape
+    (rows, columns), crs = layer.grid.shape, layer.grid.crs
     profile = {
         "driver": "GTiff", "height": rows, "width": columns, "count": 1, "dtype": "float32",
-        "nodata": np.nan, "crs": _system(layer.grid.crs), "transform": _transform(layer.grid),
+        "nodata": np.nan, "crs": crs and CRS.from_user_input(coordinates.checked(crs)),
+        "transform": rasterio.Affine(*layer.grid.north_up),
         "tiled": True, "blockxsize": _TILE, "blockysize": _TILE,
         "compress": "deflate", "predictor": 3,
     }  # fmt: skip
@@ -39,33 +37,12 @@ def write(layer: Layer, path: Path) -> Written:
             raster.set_band_description(1, layer.long_name)
             raster.units = (layer.unit,)
             raster.update_tags(**{name: _text(value) for name, value in layer.details.items()})
-        factors = _overviews(max(rows, columns))
-        if factors:
+        # Halvings until the whole fits into one tile.
+        halvings = max(0, math.ceil(math.log2(max(rows, columns) / _TILE)))
+        if halvings:
             with rasterio.open(temporary, "r+") as raster:
-                raster.build_overviews(factors, resampling)
+                raster.build_overviews([2**n for n in range(1, halvings + 1)], resampling)
     return Written((path,))
-
-
-def _overviews(size: int) -> list[int]:
-    """Halvings until the whole fits into one tile."""
-    factors: list[int] = []
-    while size > _TILE:
-        size = -(-size // 2)
-        factors.append(2 * factors[-1] if factors else 2)
-    return factors
-
-
-def _transform(grid: Grid) -> "rasterio.Affine":
-    """From (column, row), counted from the north-western corner, to (x, y)."""
-    from rasterio import Affine
-
-    return Affine(*grid.north_up)
-
-
-def _system(crs: str | None) -> "rasterio.crs.CRS | None":
-    from rasterio.crs import CRS
-
-    return None if crs is None else CRS.from_user_input(coordinates.checked(crs))
 
 
 def _text(value: object) -> str:

@@ -6,7 +6,6 @@ from xml.sax.saxutils import escape
 
 from veilmap._util import files
 from veilmap.export.written import Written
-from veilmap.geometry.grid import Grid
 from veilmap.layers import Layer
 
 
@@ -15,9 +14,12 @@ def write(layer: Layer, path: Path) -> Written:
     from veilmap.figures import save_layer_image, save_layer_legend
 
     grid = layer.grid
-    texts = {path.with_suffix(".pgw"): world_file(grid)}
+    # A world file: a pixel's size and turn, and where the centre of the north-western one is.
+    place = (grid.cell_size, 0.0, 0.0, -grid.cell_size, grid.x[0], grid.y[-1])
+    texts = {path.with_suffix(".pgw"): "".join(f"{float(number)!r}\n" for number in place)}
     if grid.crs is not None:
-        texts[path.with_name(f"{path.name}.aux.xml")] = _auxiliary(grid.crs)
+        system = f"<PAMDataset>\n  <SRS>{escape(grid.crs)}</SRS>\n</PAMDataset>\n"
+        texts[path.with_name(f"{path.name}.aux.xml")] = system
     legend = path.with_name(f"{path.stem}-legend.png")
     with ExitStack() as all_or_none:
         # All are written before the first takes its place.
@@ -29,13 +31,3 @@ def write(layer: Layer, path: Path) -> Written:
         for temporary, text in zip(others, texts.values(), strict=True):
             temporary.write_text(text, encoding="utf-8")
     return Written((path, legend, *texts))
-
-
-def world_file(grid: Grid) -> str:
-    """Six lines: a pixel's size and turn, and where the centre of the north-western one is."""
-    numbers = (grid.cell_size, 0.0, 0.0, -grid.cell_size, grid.x[0], grid.y[-1])
-    return "".join(f"{float(number)!r}\n" for number in numbers)
-
-
-def _auxiliary(crs: str) -> str:
-    return f"<PAMDataset>\n  <SRS>{escape(crs)}</SRS>\n</PAMDataset>\n"

@@ -1,13 +1,12 @@
 """Values at given points, as CSV."""
 
 import csv
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import files
+from veilmap._util.arrays import Floats
 from veilmap.errors import DataError, VeilmapError
 from veilmap.export.written import Written
 from veilmap.geometry.coordinates import from_latitude_longitude
@@ -16,24 +15,11 @@ from veilmap.layers import Layer
 _METRES, _DEGREES = ("x", "y"), ("latitude", "longitude")
 
 
-@dataclass(frozen=True)
-class Points:
-    """Places from a file.
+def read(path: Path, crs: str | None) -> tuple[dict[str, Floats], Floats]:
+    """The points of a CSV file with x and y, or latitude and longitude, and perhaps z.
 
-    Attributes
-    ----------
-    given : dict
-        The columns that named them.
-    xyz : (n, 2) or (n, 3) float
-        In the map's metres, with z if it was given.
+    The columns that named them, and the points in the map's metres, (n, 2), or (n, 3) with z.
     """
-
-    given: dict[str, NDArray[np.float64]]
-    xyz: NDArray[np.float64]
-
-
-def read(path: Path, crs: str | None) -> Points:
-    """The points of a CSV file with x and y, or latitude and longitude, and perhaps z."""
     from veilmap.data import table_files
 
     columns = table_files.read(
@@ -43,30 +29,27 @@ def read(path: Path, crs: str | None) -> Points:
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
             raise DataError(f"{path}, line {bad[0] + 2}: {name} is missing or not finite")
-    if columns.keys() >= set(_METRES):
-        names, xy = _METRES, np.column_stack([columns[name] for name in _METRES])
-    elif columns.keys() >= set(_DEGREES):
-        names, degrees = _DEGREES, np.column_stack([columns[name] for name in _DEGREES])
+    names = next((pair for pair in (_METRES, _DEGREES) if columns.keys() >= set(pair)), None)
+    if names is None:
+        raise DataError(f"{path} needs the columns x and y, or latitude and longitude")
+    xy = np.column_stack([columns[name] for name in names])
+    if names == _DEGREES:
         try:
-            xy = from_latitude_longitude(crs, degrees)
+            xy = from_latitude_longitude(crs, xy)
         except VeilmapError as error:
             raise DataError(f"{path}: {error}") from None
-    else:
-        raise DataError(f"{path} needs the columns x and y, or latitude and longitude")
-    given = {name: columns[name] for name in names}
-    if "z" not in columns:
-        return Points(given, xy)
-    return Points(given | {"z": columns["z"]}, np.column_stack([xy, columns["z"]]))
+    given = {name: columns[name] for name in (*names, "z") if name in columns}
+    return given, np.column_stack([xy, columns["z"]]) if "z" in columns else xy
 
 
 def write(layer: Layer, path: Path, points: Path) -> Written:
     """Write every point with its value; one off the map has none, and is counted."""
-    places = read(points, layer.grid.crs)
-    values = layer.at(places.xyz)
-    columns = dict(places.given)
+    columns, xyz = read(points, layer.grid.crs)
+    values = layer.at(xyz)
     if layer.altitude is not None and "z" not in columns:
         columns["z"] = np.full(len(values), layer.altitude)
-    columns[column_name(layer)] = values
+    unit = "" if layer.unit == "1" else f"_{layer.unit.lower()}"
+    columns[f"{layer.name}{unit}"] = values
     with files.replacing(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
@@ -77,8 +60,3 @@ def write(layer: Layer, path: Path, points: Path) -> Written:
     missing = int(np.isnan(values).sum())
     note = f"{missing} of {len(values)} points are off the map and have no value"
     return Written((path,), (note,) if missing else ())
-
-
-def column_name(layer: Layer) -> str:
-    """The layer's name with its unit, such as gain_db."""
-    return layer.name if layer.unit == "1" else f"{layer.name}_{layer.unit.lower()}"

@@ -135,10 +135,10 @@ def _check_tiling(engine: Engine, mechanism: Mechanism, model: Model, keep_uploa
 def _public(data: Crowd, grid: Grid, model: Model, promised: bool) -> Public:
     """What the server knows before any user speaks."""
     stations = _public_stations(data, model, promised)
-    known = _distinct(stations[1]) if "stations" in model.calibrate else ()
-    devices = data.devices.tolist() if "devices" in model.calibrate else ()
+    known = tuple(_distinct(stations[1])) if "stations" in model.calibrate else ()
+    devices = tuple(data.devices.tolist()) if "devices" in model.calibrate else ()
     heights = None if model.buildings is None else _checked_heights(model.buildings, grid)
-    return Public(*stations, Offsets.unknown(known, devices), heights, data.antennas)
+    return Public(*stations, Offsets(known, devices), heights, data.antennas)
 
 
 def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:

@@ -3,16 +3,16 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
-from veilmap.errors import ConfigurationError, DataError, MissingExtraError
+from veilmap._util.arrays import Floats
+from veilmap._util.extras import require
+from veilmap.errors import ConfigurationError, DataError
 
 DEGREES = "EPSG:4326"
 
 _UTM_LATITUDES = (-80.0, 84.0)
-
-Values = NDArray[np.float64]
 
 
 def in_degrees(crs: str) -> bool:
@@ -23,21 +23,18 @@ def in_degrees(crs: str) -> bool:
 def checked(crs: str) -> str:
     """``crs`` if maps can be made in it: a plane, in metres."""
     system = _system(crs)
-    if system.is_geographic:
-        raise ConfigurationError(
-            f"{crs} is in degrees; name a projected coordinate system such as EPSG:32633,"
-            " or none for the UTM zone of the positions",
-            "crs",
-        )
     units = {axis.unit_name for axis in system.axis_info[:2]}
     if not system.is_projected or units != {"metre"}:
+        problem = "is in degrees" if system.is_geographic else "is not a plane in metres"
         raise ConfigurationError(
-            f"{crs} is not a plane in metres; take one such as EPSG:32633", "crs"
+            f"{crs} {problem}; name a projected coordinate system such as EPSG:32633,"
+            " or none for the UTM zone of positions in degrees",
+            "crs",
         )
     return crs
 
 
-def utm_zone(longitude: Values, latitude: Values) -> str:
+def utm_zone(longitude: Floats, latitude: Floats) -> str:
     """The UTM zone of the median position."""
     known = np.isfinite(longitude) & np.isfinite(latitude)
     if not known.any():
@@ -53,12 +50,12 @@ def utm_zone(longitude: Values, latitude: Values) -> str:
     return f"EPSG:{32600 + zone if north >= 0 else 32700 + zone}"
 
 
-def converted(x: Values, y: Values, source: str, target: str) -> tuple[Values, Values]:
+def converted(x: Floats, y: Floats, source: str, target: str) -> tuple[Floats, Floats]:
     """Positions in another coordinate system; NaN where they cannot be had there.
 
     x is the longitude, y the latitude of positions in degrees.
     """
-    if same(source, target):
+    if source == target or _system(source) == _system(target):
         return x, y
     transformer = _pyproj().Transformer.from_crs(_system(source), _system(target), always_xy=True)
     east, north = (np.asarray(values) for values in transformer.transform(x, y))
@@ -66,13 +63,13 @@ def converted(x: Values, y: Values, source: str, target: str) -> tuple[Values, V
     return np.where(known, east, np.nan), np.where(known, north, np.nan)
 
 
-def to_longitude_latitude(crs: str, xy: ArrayLike) -> Values:
+def to_longitude_latitude(crs: str, xy: ArrayLike) -> Floats:
     """Points of a projected system as (longitude, latitude) in degrees of WGS 84, (n, 2)."""
     points = checks.points("xy", xy, 2)
     return np.stack(converted(points[..., 0], points[..., 1], checked(crs), DEGREES), axis=-1)
 
 
-def from_latitude_longitude(crs: str | None, places: ArrayLike) -> Values:
+def from_latitude_longitude(crs: str | None, places: ArrayLike) -> Floats:
     """(latitude, longitude) in degrees of WGS 84 as metres of a projected system, (n, 2)."""
     if crs is None:
         raise DataError(
@@ -90,12 +87,7 @@ def from_latitude_longitude(crs: str | None, places: ArrayLike) -> Values:
 
 def cf_attributes(crs: str) -> dict[str, Any]:
     """The attributes of a CF grid mapping, crs_wkt among them."""
-    return _system(checked(crs)).to_cf()
-
-
-def same(one: str, other: str) -> bool:
-    """Whether two names mean the same coordinate system."""
-    return one == other or bool(_system(one) == _system(other))
+    return dict(_system(checked(crs)).to_cf())
 
 
 def _system(crs: str) -> Any:
@@ -109,10 +101,7 @@ def _system(crs: str) -> Any:
 
 
 def _pyproj() -> Any:
-    try:
-        import pyproj
-    except ImportError:
-        raise MissingExtraError(
-            "coordinate systems need pyproj: pip install 'veilmap[geo]'", "geo"
-        ) from None
+    require("pyproj", "a coordinate system")
+    import pyproj
+
     return pyproj

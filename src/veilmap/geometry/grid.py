@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._kernels.arguments import Ends, Frame
 from veilmap._util import checks
+from veilmap._util.arrays import Bools, Floats, Ints
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
 
@@ -24,17 +25,9 @@ class Grid:
     closed: a point on a line between two cells belongs to the northern or eastern one,
     a point on the outer edge to the cell it borders.
 
-    Parameters
-    ----------
-    cell_size : float
-        Side of a cell, in metres.
-    shape : tuple of int
-        (rows, columns).
-    origin : tuple of float
-        (x, y) of the south-west corner, in metres.
-    crs : str, optional
-        The projected coordinate system that x and y belong to, such as "EPSG:32633"; without
-        it they are metres of a plane of their own.
+    Cells have a side of ``cell_size`` metres; ``shape`` is (rows, columns) and ``origin`` the
+    (x, y) of the south-west corner in metres of ``crs``, a projected coordinate system such as
+    "EPSG:32633", or of a plane of their own.
     """
 
     cell_size: float = 3.0
@@ -52,12 +45,9 @@ class Grid:
             raise ConfigurationError(
                 f"a grid of {rows} x {columns} cells is too large; take a larger cell_size"
             )
-        for field, value in (
-            ("cell_size", cell_size),
-            ("shape", (rows, columns)),
-            ("origin", (x, y)),
-        ):
-            object.__setattr__(self, field, value)
+        object.__setattr__(self, "cell_size", cell_size)
+        object.__setattr__(self, "shape", (rows, columns))
+        object.__setattr__(self, "origin", (x, y))
 
     @classmethod
     def covering(
@@ -90,17 +80,17 @@ class Grid:
         return self.cell_size, 0.0, west, 0.0, -self.cell_size, north
 
     @cached_property
-    def x(self) -> NDArray[np.float64]:
+    def x(self) -> Floats:
         """East coordinate of each column's centre, (columns,), in metres."""
         return self.origin[0] + (np.arange(self.shape[1], dtype=np.float64) + 0.5) * self.cell_size
 
     @cached_property
-    def y(self) -> NDArray[np.float64]:
+    def y(self) -> Floats:
         """North coordinate of each row's centre, (rows,), in metres."""
         return self.origin[1] + (np.arange(self.shape[0], dtype=np.float64) + 0.5) * self.cell_size
 
     @cached_property
-    def centres(self) -> NDArray[np.float64]:
+    def centres(self) -> Floats:
         """c_m: the centre of every cell, (M, 2), in metres."""
         x, y = np.meshgrid(self.x, self.y)
         return np.column_stack([x.ravel(), y.ravel()])
@@ -111,14 +101,14 @@ class Grid:
         (x, y), (rows, columns) = self.origin, self.shape
         return Frame(x=x, y=y, per_metre=1.0 / self.cell_size, rows=rows, columns=columns)
 
-    def contains(self, xy: ArrayLike) -> NDArray[np.bool_]:
+    def contains(self, xy: ArrayLike) -> Bools:
         """Whether each point lies on the (closed) grid."""
         points = checks.points("xy", xy, columns=2)
         west, east, south, north = self.extent
         x, y = points[..., 0], points[..., 1]
         return (x >= west) & (x <= east) & (y >= south) & (y <= north)
 
-    def cell_of(self, xy: ArrayLike) -> NDArray[np.int64]:
+    def cell_of(self, xy: ArrayLike) -> Ints:
         """The cell of each point; −1 for points off the grid."""
         points = checks.points("xy", xy, columns=2)
         steps = np.floor((points - self.origin) / self.cell_size).astype(np.int64)
@@ -128,7 +118,7 @@ class Grid:
         return np.where(self.contains(points), row * columns + column, -1)
 
 
-def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def offsets_of(counts: Ints) -> Ints:
     """Where each group starts when groups of these sizes lie one after another, (N + 1,)."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Floats, Ints
 from veilmap._util.options import check_options, option
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
@@ -23,13 +23,8 @@ from veilmap.geometry.grid import Grid
 class Tiling:
     """Square tiles over a grid.
 
-    Parameters
-    ----------
-    side : float
-        Of a tile, in metres. What a user says of its place is known this well.
-    margin : float
-        How far a window reaches beyond its tile, in metres. What users see of cells farther
-        away does not leave them.
+    A tile is ``side`` metres wide: what a user says of its place is known this well. Its window
+    reaches ``margin`` metres further; what users see of cells farther away does not leave them.
     """
 
     side: float = option(
@@ -54,14 +49,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of one grid, numbered row by row from the south-west.
-
-    Attributes
-    ----------
-    grid : Grid
-    side, margin : int
-        In cells.
-    """
+    """The tiles of one grid, numbered row by row from the south-west; side, margin in cells."""
 
     grid: Grid
     side: int
@@ -82,7 +70,7 @@ class Tiles:
         return self.shape[0] * self.shape[1]
 
     @cached_property
-    def windows(self) -> NDArray[np.int64]:
+    def windows(self) -> Ints:
         """First row, row after the last, first column, column after the last, (T, 4)."""
         row, column = np.divmod(np.arange(len(self)), self.shape[1])
         first = np.column_stack([row, column]) * self.side
@@ -91,19 +79,19 @@ class Tiles:
         return np.column_stack([low[:, 0], high[:, 0], low[:, 1], high[:, 1]])
 
     @cached_property
-    def cells(self) -> NDArray[np.int64]:
+    def cells(self) -> Ints:
         """How many cells each window has, (T,)."""
-        low_row, high_row, low_column, high_column = self.windows.T
-        return (high_row - low_row) * (high_column - low_column)
+        rows, columns = np.diff(self.windows.reshape(-1, 2, 2))[..., 0].T
+        return np.asarray(np.multiply(rows, columns))
 
-    def of(self, xy: NDArray[np.float64]) -> NDArray[np.int64]:
+    def of(self, xy: Floats) -> Ints:
         """The tile that each place is in, (N,); off the grid the nearest one."""
         cell = np.floor((xy - self.grid.origin) / self.grid.cell_size)
         last = np.array(self.grid.shape[::-1]) - 1
         column, row = (np.clip(cell, 0, last) // self.side).astype(np.int64).T
-        return row * self.shape[1] + column
+        return np.asarray(row * self.shape[1] + column)
 
-    def add_window(self, tile: int, values: NDArray[np.float64], total: NDArray) -> None:
+    def add_window(self, tile: int, values: Floats, total: Floats) -> None:
         """Add a window's numbers to those of the whole map, (rows, columns)."""
         r0, r1, c0, c1 = self.windows[tile]
         total[r0:r1, c0:c1] += values.reshape(r1 - r0, c1 - c0)

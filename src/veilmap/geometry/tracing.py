@@ -1,37 +1,13 @@
 """Which cells of a grid lie under a link."""
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._kernels import links
-from veilmap._kernels.arguments import CrossingLists
+from veilmap._kernels.arguments import Crossings
 from veilmap.geometry.grid import Grid, offsets_of, paired
 
-
-@dataclass(frozen=True)
-class Crossings:
-    """The cells under some links, link after link.
-
-    Link j owns the slice ``offsets[j]:offsets[j + 1]``, ordered from the link's lower end
-    to its higher one, so that a link and its reverse give the same arrays.
-
-    Attributes
-    ----------
-    offsets : (J + 1,) int
-    cells : (K,) int
-        Cell numbers m.
-    chords : (K,) float
-        Horizontal length of the link over the cell, in metres.
-    heights : (K,) float
-        z_m: height of the link over the middle of that chord, in metres.
-    """
-
-    offsets: NDArray[np.int64]
-    cells: NDArray[np.int64]
-    chords: NDArray[np.float64]
-    heights: NDArray[np.float64]
+__all__ = ["Crossings", "trace"]
 
 
 def trace(grid: Grid, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Crossings:
@@ -50,6 +26,6 @@ def trace(grid: Grid, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Crossings:
     offsets = offsets_of(counts)
     cells = np.empty(offsets[-1], dtype=np.int64)
     chords, heights = np.empty(offsets[-1]), np.empty(offsets[-1])
-    found = CrossingLists(offsets=offsets, cells=cells, chords=chords, heights=heights)
+    found = Crossings(offsets=offsets, cells=cells, chords=chords, heights=heights)
     links.list_cells(ends=ends, frame=grid.frame, out=found)
-    return Crossings(offsets=offsets, cells=cells, chords=chords, heights=heights)
+    return found

@@ -3,15 +3,6 @@
 from veilmap.ingest.checking import Check, check
 from veilmap.ingest.options import Options
 from veilmap.ingest.readers import read, read_measurements
-from veilmap.ingest.results import LeftOut, Reading, Stations
+from veilmap.ingest.results import Reading, Stations
 
-__all__ = [
-    "Check",
-    "LeftOut",
-    "Options",
-    "Reading",
-    "Stations",
-    "check",
-    "read",
-    "read_measurements",
-]
+__all__ = ["Check", "Options", "Reading", "Stations", "check", "read", "read_measurements"]

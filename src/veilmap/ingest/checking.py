@@ -4,11 +4,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Floats, Ints
 from veilmap.data.measurements import DUPLICATE, Measurements
 from veilmap.ingest import doubts
-from veilmap.ingest.results import LeftOut, Reading
+from veilmap.ingest.results import Reading
 
 PERCENTILES = (0, 5, 50, 95, 100)
 _ROWS_SHOWN = 5
@@ -22,12 +22,6 @@ class LeftOutRows:
     count: int
     first: tuple[int, ...]
     expected: bool
-
-    @classmethod
-    def of(cls, left_out: LeftOut) -> "LeftOutRows":
-        """A summary."""
-        first = tuple(int(row) for row in np.unique(left_out.rows)[:_ROWS_SHOWN])
-        return cls(left_out.reason, len(left_out.rows), first, left_out.expected)
 
 
 @dataclass(frozen=True)
@@ -46,19 +40,11 @@ class StationCoverage:
 class Check:
     """What `veilmap data check` reports.
 
-    Attributes
-    ----------
-    rows, used : int
-        ``rows`` is ``used`` and the counts of ``left_out``.
-    gain_db, distance_m : tuple of float
-        Percentiles 0, 5, 50, 95 and 100.
-    extent : (west, east, south, north)
-        Of users and base stations, in metres.
-    heights_m : ((low, high), (low, high))
-        Of users and of base stations.
-    rows_per_user : (least, median, most)
-    azimuths : int
-        Base stations whose antennas' azimuths are known.
+    ``rows`` is ``used`` and the counts of ``left_out``. Lengths are in metres: ``extent`` is (west,
+    east, south, north) of users and base stations, ``heights_m`` (low, high) of either. Of
+    ``gain_db`` and ``distance_m`` there are percentiles 0, 5, 50, 95 and 100, of
+    ``rows_per_user`` the least, the median and the most. ``azimuths`` counts base stations whose
+    antennas' azimuths are known.
     """
 
     file: str
@@ -124,8 +110,11 @@ class Check:
 def check(reading: Reading) -> Check:
     """Figures of what was read, and what looks wrong about it."""
     data = reading.measurements
-    distance = np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T)
-    left_out = tuple(LeftOutRows.of(one) for one in reading.left_out)
+    distance = reading.distance_m
+    left_out = tuple(
+        LeftOutRows(one.reason, len(one.rows), _first(one.rows), one.expected)
+        for one in reading.left_out
+    )
     per_user = np.unique(data.user, return_counts=True)[1]
     ground = np.vstack([data.user_xyz[:, :2], data.bs_xyz[:, :2]])
     (west, south), (east, north) = ground.min(axis=0), ground.max(axis=0)
@@ -153,25 +142,32 @@ def check(reading: Reading) -> Check:
     )
 
 
-def _coverage(data: Measurements, distance: NDArray[np.float64]) -> tuple[StationCoverage, ...]:
+def _first(rows: Ints) -> tuple[int, ...]:
+    return tuple(np.unique(rows)[:_ROWS_SHOWN].tolist())
+
+
+def _coverage(data: Measurements, distance: Floats) -> tuple[StationCoverage, ...]:
     stations, number = np.unique(data.bs, return_inverse=True)
     order = np.argsort(number, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(number))[:-1])
     return tuple(
         StationCoverage(
-            str(bs), len(rows), len(np.unique(data.user[rows])),
-            float(np.median(data.gain_db[rows])), float(distance[rows].min()),
-            float(distance[rows].max()),
+            bs=str(bs),
+            rows=len(rows),
+            users=len(np.unique(data.user[rows])),
+            gain_median_db=float(np.median(data.gain_db[rows])),
+            nearest_m=float(distance[rows].min()),
+            farthest_m=float(distance[rows].max()),
         )
         for bs, rows in zip(stations, groups, strict=True)
-    )  # fmt: skip
+    )
 
 
-def _percentiles(values: NDArray[np.float64]) -> tuple[float, ...]:
-    return tuple(float(value) for value in np.percentile(values, PERCENTILES))
+def _percentiles(values: Floats) -> tuple[float, ...]:
+    return tuple(np.percentile(values, PERCENTILES).tolist())
 
 
-def _range(values: NDArray[np.float64]) -> tuple[float, float]:
+def _range(values: Floats) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 

@@ -47,9 +47,7 @@ def of_table(
 
 def of_stations(file: TableFile, given: Mapping[str, str]) -> dict[str, str]:
     """Our names of the stations' columns, and theirs."""
-    own = {
-        ours: theirs for ours, theirs in given.items() if ours in STATIONS and theirs in file.names
-    }
+    own = {ours: given[ours] for ours in STATIONS if given.get(ours) in file.names}
     return _found(file, own, STATIONS, _IN_STATIONS)
 
 
@@ -59,15 +57,12 @@ def _found(
     known: Sequence[str],
     others: Mapping[str, tuple[str, ...]],
 ) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for ours in known:
-        if ours in given:
-            found[ours] = given[ours]
-        else:
-            there = [name for name in (ours, *others.get(ours, ())) if name in file.names]
-            found |= {ours: there[0]} if there else {}
-    for ours, theirs in (found | dict(given)).items():
-        require(file, theirs, ours)
+        called = [name for name in (ours, *others.get(ours, ())) if name in file.names]
+        if ours in given or called:
+            found[ours] = given[ours] if ours in given else called[0]
+            require(file, found[ours], ours)
     return found
 
 

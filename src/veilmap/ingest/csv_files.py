@@ -45,7 +45,19 @@ class CsvFile:
 
     @cached_property
     def _separator(self) -> str:
-        return _separator(self.path, self._lines)
+        """The one sign that parts the names, and every line as often where there are several."""
+        bare = [_QUOTED.sub("", line) for line in self._lines[: _LINES_COMPARED + 1]]
+        found = [sign for sign in _SEPARATORS if sign in bare[0]]
+        if len(found) > 1:
+            full = [line for line in bare if line.strip()]
+            found = [s for s in found if len({line.count(s) for line in full}) == 1] or found
+        if len(found) > 1:
+            shown = " and ".join(_SEPARATORS[sign] for sign in found)
+            raise DataError(
+                f"{self.path}, line 1 has both {shown}: cannot tell which separates the columns;"
+                " quote names that hold one"
+            )
+        return found[0] if found else ","
 
     @cached_property
     def names(self) -> list[str]:
@@ -60,10 +72,10 @@ class CsvFile:
     def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
         """The ``wanted`` columns; those in ``text`` as they are written."""
         decimal = _decimal(self.path, self._lines[1:], self._separator)
+        types = dict.fromkeys(text, pa.string())
         convert = pa.csv.ConvertOptions(
-            include_columns=list(wanted), column_types=dict.fromkeys(text, pa.string()),
-            decimal_point=decimal,
-        )  # fmt: skip
+            include_columns=list(wanted), column_types=types, decimal_point=decimal
+        )
         table, broken = self._parsed(convert)
         numbers = np.arange(2, table.num_rows + len(broken) + 2)
         notes = [f"columns are separated by {_SEPARATORS[self._separator]}"]
@@ -71,10 +83,8 @@ class CsvFile:
         if self.encoding.lower().replace("_", "-") != "utf-8":
             notes.append(f"text is read as {self.encoding}")
         apart = np.array(broken, dtype=np.int64)
-        return RawTable(
-            self.path, table, np.setdiff1d(numbers, apart, assume_unique=True), "line", apart,
-            decimal=decimal, notes=tuple(notes),
-        )  # fmt: skip
+        rest = np.setdiff1d(numbers, apart, assume_unique=True)
+        return RawTable(self.path, table, rest, "line", apart, decimal, notes=tuple(notes))
 
     def _parsed(self, convert: pa.csv.ConvertOptions) -> tuple[pa.Table, list[int]]:
         """The table, and the numbers of lines with too many or too few fields."""
@@ -138,22 +148,6 @@ def _as_utf8(path: Path, encoding: str) -> bytes:
         raise DataError(f"{path} does not look like text; is its ending right?")
     # Empty lines at the end are no rows.
     return data.rstrip(b"\r\n") + b"\n" if data.endswith((b"\n\n", b"\n\r\n")) else data
-
-
-def _separator(path: Path, lines: Sequence[str]) -> str:
-    """The one sign that parts the names, and every line as often where there are several."""
-    bare = [_QUOTED.sub("", line) for line in lines[: _LINES_COMPARED + 1]]
-    found = [sign for sign in _SEPARATORS if sign in bare[0]]
-    if len(found) > 1:
-        full = [line for line in bare if line.strip()]
-        found = [s for s in found if len({line.count(s) for line in full}) == 1] or found
-    if len(found) > 1:
-        shown = " and ".join(_SEPARATORS[sign] for sign in found)
-        raise DataError(
-            f"{path}, line 1 has both {shown}: cannot tell which separates the columns;"
-            " quote names that hold one"
-        )
-    return found[0] if found else ","
 
 
 def _decimal(path: Path, lines: Sequence[str], separator: str) -> str:

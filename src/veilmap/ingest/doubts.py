@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Floats
 from veilmap.ingest.options import Quantity
 from veilmap.ingest.results import Reading
-
-Values = NDArray[np.float64]
 
 # Losses of links that radios bridge, in dB.
 _USUAL_LOSS_DB = (60.0, 180.0)
@@ -28,29 +26,27 @@ def about(reading: Reading) -> list[str]:
     return [doubt for find in _FINDERS for doubt in find(reading)]
 
 
-def about_values(values: Values, quantity: Quantity) -> str:
+def about_values(values: Floats, quantity: Quantity) -> str:
     """A doubt about values of ``quantity``, as the file has them."""
     known = values[np.isfinite(values)]
     if len(known) == 0:
         return ""
-    low, high = _USUAL_LOSS_DB
     if quantity == "path-loss":
-        if (known < 0).all():
-            return "all path losses are negative; are they gains (quantity='gain')?"
-        return ""
-    inside = np.mean((known >= low) & (known <= high))
-    if quantity == "gain" and inside > 0.95:
+        negative = "all path losses are negative; are they gains (quantity='gain')?"
+        return negative if (known < 0).all() else ""
+    low, high = _USUAL_LOSS_DB
+    if quantity == "gain" and np.mean((known >= low) & (known <= high)) > 0.95:
         return (
             f"values of {low:g} … {high:g} look like path losses given as gains;"
             " read them with quantity='path-loss'"
         )
     positive = int((known > 0).sum())
-    if positive:
-        if quantity == "gain":
-            return f"{positive} gains are positive: no passive link amplifies"
-        unit = "are positive in dBm; is the sign or the unit wrong?"
-        return f"{positive} {quantity.upper()} values {unit}"
-    return ""
+    if not positive:
+        return ""
+    if quantity == "gain":
+        return f"{positive} gains are positive: no passive link amplifies"
+    unit = "are positive in dBm; is the sign or the unit wrong?"
+    return f"{positive} {quantity.upper()} values {unit}"
 
 
 def _values(reading: Reading) -> Iterator[str]:
@@ -65,7 +61,7 @@ def _values(reading: Reading) -> Iterator[str]:
 
 def _distances(reading: Reading) -> Iterator[str]:
     data = reading.measurements
-    distance = np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T)
+    distance = reading.distance_m
     far = int((distance > _FAR_M).sum())
     if far:
         yield (
@@ -77,7 +73,7 @@ def _distances(reading: Reading) -> Iterator[str]:
 
 def _same_id(reading: Reading) -> Iterator[str]:
     data = reading.measurements
-    distance = np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T)
+    distance = reading.distance_m
     order = np.lexsort((distance, data.bs))
     ends = np.flatnonzero(data.bs[order][1:] != data.bs[order][:-1]) + 1
     for rows in np.split(order, ends):
@@ -126,10 +122,8 @@ def _one_place(reading: Reading) -> Iterator[str]:
 
 
 def _heights(reading: Reading) -> Iterator[str]:
-    user, bs = (
-        float(np.median(xyz[:, 2]))
-        for xyz in (reading.measurements.user_xyz, reading.measurements.bs_xyz)
-    )
+    data = reading.measurements
+    user, bs = (float(np.median(xyz[:, 2])) for xyz in (data.user_xyz, data.bs_xyz))
     if user - bs > _ABOVE_STATIONS_M or bs - user > _BELOW_STATIONS_M:
         yield (
             f"users are {user:,.0f} m up, base stations {bs:,.0f} m: one may be above the sea,"
@@ -145,6 +139,5 @@ def _order(reading: Reading) -> Iterator[str]:
         yield f"rows are not in order of time: it goes back at {back} of them"
 
 
-_FINDERS: tuple[Callable[[Reading], Iterator[str]], ...] = (
-    _values, _distances, _same_id, _swapped, _origin, _one_place, _heights, _order,
-)  # fmt: skip
+_FINDERS: tuple[Callable[[Reading], Iterator[str]], ...]
+_FINDERS = _values, _distances, _same_id, _swapped, _origin, _one_place, _heights, _order

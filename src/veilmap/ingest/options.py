@@ -93,16 +93,11 @@ class Options:
         self._check_choices()
 
     def _check_choices(self) -> None:
-        for name, allowed in (
-            ("quantity", get_args(Quantity)),
-            ("user_per", (None, *get_args(UserPer))),
-            ("on_bad", get_args(OnBad)),
-        ):
-            if getattr(self, name) not in allowed:
-                choices = ", ".join(str(choice) for choice in allowed if choice)
-                raise ConfigurationError(
-                    f"{name} must be one of {choices}, not {getattr(self, name)!r}", name
-                )
+        for name, kind in (("quantity", Quantity), ("user_per", UserPer), ("on_bad", OnBad)):
+            value, allowed = getattr(self, name), get_args(kind)
+            if value not in allowed and not (value is None and name == "user_per"):
+                choices = ", ".join(allowed)
+                raise ConfigurationError(f"{name} must be one of {choices}, not {value!r}", name)
         ways = {
             "a column for user": "user" in self.columns,
             "split_gap": self.split_gap is not None,

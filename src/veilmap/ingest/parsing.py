@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 
 _EMPTY = pa.array(["", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"])
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
@@ -19,43 +20,41 @@ _ISO = (
 _TOO_LATE_S = 1e11
 _YEAR_9999_S = 253_402_300_799.0
 
-Mask = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class Parsed:
     """A column of numbers or seconds.
 
-    Attributes
-    ----------
-    values : (n,) float
-        NaN where there is none.
-    empty, unreadable : (n,) bool
-        Where the file says nothing, and where it says what is no number or time.
+    Values are NaN where there is none: the file says nothing (``empty``), or what is no number or
+    time (``unreadable``).
     """
 
-    values: NDArray[np.float64]
-    empty: Mask
-    unreadable: Mask
+    values: Floats
+    empty: Bools
+    unreadable: Bools
+
+    def repeated(self, times: int) -> "Parsed":
+        """Each row so many times."""
+        empty, unreadable = np.repeat(self.empty, times), np.repeat(self.unreadable, times)
+        return Parsed(np.repeat(self.values, times), empty, unreadable)
 
 
 @dataclass(frozen=True)
 class Ids:
     """A column of ids, as numbers into the list of distinct ones.
 
-    Attributes
-    ----------
-    distinct : (k,) int, float or str
-    codes : (n,) int
-        Row i has ``distinct[codes[i]]``.
-    missing : (n,) bool
+    Row i has ``distinct[codes[i]]``, unless it is ``missing``.
     """
 
-    distinct: NDArray
-    codes: NDArray[np.int64]
-    missing: Mask
+    distinct: Array
+    codes: Ints
+    missing: Bools
 
-    def rows(self) -> NDArray:
+    def repeated(self, times: int) -> "Ids":
+        """Each row so many times."""
+        return Ids(self.distinct, np.repeat(self.codes, times), np.repeat(self.missing, times))
+
+    def rows(self) -> Array:
         """The id of each row."""
         return self.distinct[self.codes]
 
@@ -64,9 +63,10 @@ def numbers(column: pa.ChunkedArray, decimal: str = ".") -> Parsed:
     """A column of numbers; of text, what reads as a number counts."""
     kind = _plain(column.type)
     if pa.types.is_string(kind):
-        return _numbers_of_text(column.cast(pa.string()), decimal)
+        return _numbers_of_text(column, decimal)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        return _nothing_readable(column)
+        empty = column.is_null().to_numpy()
+        return Parsed(np.full(len(empty), np.nan), empty, ~empty)
     values = column.cast(pa.float64(), safe=False).to_numpy()
     return Parsed(values, np.isnan(values), np.zeros(len(values), dtype=bool))
 
@@ -106,7 +106,7 @@ def _seconds(column: pa.ChunkedArray) -> Parsed:
         seconds = whole.cast(pa.float64(), safe=False).to_numpy() / 1e6
         return Parsed(seconds, np.isnan(seconds), np.zeros(len(seconds), dtype=bool))
     if pa.types.is_string(kind):
-        return _iso_times(column.cast(pa.string()))
+        return _iso_times(column)
     counted = numbers(column)
     usual = np.median(np.abs(counted.values[~counted.empty])) if not counted.empty.all() else 0.0
     units = (1.0, 1e3, 1e6, 1e9)  # seconds, milliseconds, microseconds, nanoseconds
@@ -120,20 +120,20 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_large_string(kind) or str(kind) == "string_view" else kind
 
 
+def _trimmed(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
+    """Text without blanks around it, and where it says nothing."""
+    trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    return trimmed, pc.or_kleene(pc.is_null(column), pc.is_in(trimmed, _EMPTY)).to_numpy()
+
+
 def _numbers_of_text(column: pa.ChunkedArray, decimal: str) -> Parsed:
-    trimmed = pc.utf8_trim_whitespace(column)
-    empty = pc.or_kleene(pc.is_null(column), pc.is_in(trimmed, _EMPTY)).to_numpy()
+    trimmed, empty = _trimmed(column)
     if decimal == ",":
         trimmed = pc.replace_substring(trimmed, ",", ".")
     legible = pc.fill_null(pc.match_substring_regex(trimmed, _NUMBER), False)
     readable = pc.if_else(legible, trimmed, None)
     values = readable.cast(pa.float64()).to_numpy()
     return Parsed(values, empty, ~empty & ~legible.to_numpy())
-
-
-def _nothing_readable(column: pa.ChunkedArray) -> Parsed:
-    empty = column.is_null().to_numpy()
-    return Parsed(np.full(len(empty), np.nan), empty, ~empty)
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -143,21 +143,20 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([pa.nulls(len(column), pa.string())])
 
 
-def _distinct(dictionary: pa.Array) -> NDArray:
+def _distinct(dictionary: pa.Array) -> Array:
     """Few distinct ids, as whole numbers if all are."""
     if pa.types.is_string(dictionary.type):
         if len(dictionary) and pc.all(pc.match_substring_regex(dictionary, _WHOLE)).as_py():
-            return dictionary.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return dictionary.to_numpy(zero_copy_only=False).astype(str)
+            return np.asarray(dictionary.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        return np.asarray(dictionary.to_numpy(zero_copy_only=False).astype(str))
     values = dictionary.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f" and (values == np.round(values)).all():
-        return values.astype(np.int64)
-    return values
+        return np.asarray(values.astype(np.int64))
+    return np.asarray(values)
 
 
 def _iso_times(column: pa.ChunkedArray) -> Parsed:
-    trimmed = pc.utf8_trim_whitespace(column)
-    empty = pc.or_kleene(pc.is_null(column), pc.is_in(trimmed, _EMPTY)).to_numpy()
+    trimmed, empty = _trimmed(column)
     parts = pc.extract_regex(trimmed, _ISO)
     day, clock, fraction, zone = (pc.struct_field(parts, [number]) for number in range(4))
     moment = pc.strptime(
@@ -170,7 +169,7 @@ def _iso_times(column: pa.ChunkedArray) -> Parsed:
     return Parsed(seconds, empty, ~empty & np.isnan(seconds))
 
 
-def _zone_seconds(zone: pa.ChunkedArray) -> NDArray[np.float64]:
+def _zone_seconds(zone: pa.ChunkedArray) -> Floats:
     """Seconds ahead of UTC."""
     offset = pc.extract_regex(zone, r"^(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)$")
     sign, hours, minutes = (pc.struct_field(offset, [number]) for number in range(3))
@@ -178,5 +177,5 @@ def _zone_seconds(zone: pa.ChunkedArray) -> NDArray[np.float64]:
     return np.where(pc.fill_null(pc.equal(sign, "-"), False).to_numpy(), -amount, amount)
 
 
-def _or_zero(text: pa.ChunkedArray) -> NDArray[np.float64]:
-    return text.cast(pa.float64()).fill_null(0.0).to_numpy()
+def _or_zero(text: pa.ChunkedArray) -> Floats:
+    return np.asarray(text.cast(pa.float64()).fill_null(0.0).to_numpy())

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilmap.errors import ConfigurationError, DataError
+from veilmap._util.arrays import Bools, Floats
+from veilmap.errors import ConfigurationError
 from veilmap.geometry import coordinates
-from veilmap.ingest.parsing import Mask, Parsed
-from veilmap.ingest.tables import RawTable
+from veilmap.ingest import columns
+from veilmap.ingest.parsing import Parsed
+from veilmap.ingest.tables import RawTable, about
 
-Values = NDArray[np.float64]
 OFF_EARTH = "a latitude is beyond 90° or a longitude beyond 180° (are they swapped?)"
 
 
@@ -19,48 +20,67 @@ OFF_EARTH = "a latitude is beyond 90° or a longitude beyond 180° (are they swa
 class Place:
     """Positions as a file has them.
 
-    Attributes
-    ----------
-    x, y : (n,) float
-        East and north; longitude and latitude in degrees.
-    z : (n,) float, optional
-        Heights, where the file has any.
-    degrees : bool
-    crs : str, optional
-        The coordinate system that the file names.
-    names : tuple of str
-        The columns they are from.
+    x and y are east and north, or longitude and latitude in ``degrees``; ``crs`` is what the file
+    names, and ``names`` are the columns they are from.
     """
 
-    x: Values
-    y: Values
-    z: Values | None
+    x: Floats
+    y: Floats
+    z: Floats | None
     degrees: bool
     crs: str | None
     names: tuple[str, ...] = ()
 
-    def off_earth(self) -> Mask:
+    def off_earth(self) -> Bools:
         """Degrees that are none."""
-        if not self.degrees:
-            return np.zeros(len(self.x), dtype=bool)
-        return (np.abs(self.y) > 90) | (np.abs(self.x) > 180)
+        return self.degrees & ((np.abs(self.y) > 90) | (np.abs(self.x) > 180))
 
-    def at_zero(self) -> Mask:
+    def at_zero(self) -> Bools:
         """0° north, 0° east: what receivers without a fix say."""
-        if not self.degrees:
-            return np.zeros(len(self.x), dtype=bool)
-        return (self.x == 0) & (self.y == 0)
+        return np.asarray(self.degrees & (self.x == 0) & (self.y == 0))
 
-    def without(self, rows: Mask) -> "Place":
+    def without(self, rows: Bools) -> "Place":
         """The same with no position at some rows."""
         if not rows.any():
             return self
         return replace(self, x=np.where(rows, np.nan, self.x), y=np.where(rows, np.nan, self.y))
 
 
-def axes(
-    end: str, names: Mapping[str, str], given: Mapping[str, str], has_points: bool
-) -> tuple[str, ...]:
+def place(
+    raw: RawTable,
+    end: Literal["user", "bs"],
+    names: Mapping[str, str],
+    given: Mapping[str, str],
+    numbers: Mapping[str, Parsed],
+    points: Floats | None,
+) -> Place:
+    """Positions of an end: out of columns, or the layer's ``points`` if they are of this end."""
+    with about(raw.path):
+        chosen = _axes(end, names, given)
+    by_hand = any(name in given for name in chosen)
+    heights = (f"{end}_z", "bs_altitude" if end == "bs" else "altitude")
+    z = next((numbers[name].values for name in heights if name in numbers), None)
+    if points is not None and not by_hand:
+        if z is None and np.isfinite(points[:, 2]).any():
+            z = points[:, 2]
+        degrees = raw.crs is not None and coordinates.in_degrees(raw.crs)
+        return Place(points[:, 0], points[:, 1], z, degrees, raw.crs, ("points",))
+    if not chosen:
+        whose, prefix = ("users", "") if end == "user" else ("base stations", "bs_")
+        more = ", or list them in a file (stations)" * (end == "bs" and "gain" in names)
+        raise ConfigurationError(
+            f"{raw.path} does not say where the {whose} are: name, in columns, {end}_x and {end}_y,"
+            f" or {prefix}latitude and {prefix}longitude{more};"
+            f" read were {columns.listed(raw.columns.column_names)}",
+            "columns",
+        )
+    first, second = (numbers[name].values for name in chosen)
+    if chosen[0].endswith("latitude"):
+        return Place(second, first, z, True, coordinates.DEGREES, chosen)
+    return Place(first, second, z, False, raw.crs if raw.points is None else None, chosen)
+
+
+def _axes(end: str, names: Mapping[str, str], given: Mapping[str, str]) -> tuple[str, ...]:
     """Our names of the columns with positions: x and y, or latitude and longitude, or none."""
     prefix = "bs_" if end == "bs" else ""
     metres = (f"{end}_x", f"{end}_y")
@@ -74,31 +94,10 @@ def axes(
             f" take in columns, such as {metres[0]}={names.get(metres[0], '…')}",
             "columns",
         )
-    if there and not all(name in names for name in there[0]):
-        lacking = next(name for name in there[0] if name not in names)
-        raise ConfigurationError(f"no column for {lacking}; name it in columns", "columns")
-    if there and (named or not has_points):
-        return there[0]
-    return ()
-
-
-def place(raw: RawTable, end: str, chosen: tuple[str, ...], parsed: Mapping[str, Parsed]) -> Place:
-    """Positions out of ``chosen`` columns, or out of the layer's points."""
-    heights = (f"{end}_z", "bs_altitude" if end == "bs" else "altitude")
-    column = next((parsed[name] for name in heights if name in parsed), None)
-    z = None if column is None else column.values
-    if not chosen:
-        if raw.points is None:
-            raise DataError(f"{raw.path} has no columns for positions")
-        if z is None and np.isfinite(raw.points[:, 2]).any():
-            z = raw.points[:, 2]
-        degrees = raw.crs is not None and coordinates.in_degrees(raw.crs)
-        return Place(raw.points[:, 0], raw.points[:, 1], z, degrees, raw.crs, ("points",))
-    first, second = (parsed[name].values for name in chosen)
-    if chosen[0].endswith("latitude"):
-        return Place(second, first, z, True, coordinates.DEGREES, chosen)
-    projected = raw.crs if raw.points is None else None
-    return Place(first, second, z, False, projected, chosen)
+    lacking = [name for pair in there for name in pair if name not in names]
+    if lacking:
+        raise ConfigurationError(f"no column for {lacking[0]}; name it in columns", "columns")
+    return there[0] if there else ()
 
 
 def common_system(user: Place, bs: Place, wanted: str | None) -> str | None:

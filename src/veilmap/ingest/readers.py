@@ -5,20 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap.data.antennas import Antennas
-from veilmap.data.measurements import BadRowsError, Measurements
-from veilmap.errors import ConfigurationError
+from veilmap.data.measurements import BadRowsError, Measurements, describe
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.ingest import columns, doubts
-from veilmap.ingest.ends import Ends, ends_of_links
+from veilmap.ingest.ends import ends_of_links
 from veilmap.ingest.options import Options
-from veilmap.ingest.parsing import Mask
-from veilmap.ingest.positions import Values
-from veilmap.ingest.results import LeftOut, Reading, Sieve, nothing_left, refuse
-from veilmap.ingest.rows import LinkValues, Rows, link_values, parsed
+from veilmap.ingest.results import Reading, Sieve
+from veilmap.ingest.rows import Rows, parsed_rows
 from veilmap.ingest.stations import listed_stations
-from veilmap.ingest.tables import BROKEN, TableFile, opened
+from veilmap.ingest.tables import TableFile, opened
 
 
 def read_measurements(path: str | Path, **options: Any) -> Reading:
@@ -45,29 +43,60 @@ def read(path: str | Path, options: Options) -> Reading:
         list(dict.fromkeys([*names.values(), *wide])),
         text=[names[name] for name in columns.IDS if name in names],
     )
-    rows = parsed(raw, names, options.columns, with_bs=listing is None)
+    rows = parsed_rows(raw, names, options.columns, wide, with_bs=listing is None)
     listed = None if listing is None else listed_stations(listing, options.columns)
-    values = link_values(rows, wide)
-    sieve = Sieve(values.spread(raw.numbers))
-    values.sift(sieve, options.missing)
-    for reason, mask in rows.problems():
-        sieve.take_out(reason, values.spread(mask))
-    _require_any(rows, values, sieve, options)
-    ends = ends_of_links(rows, listed, values, sieve, options)
+    sieve = rows.sieve(options.missing)
+    _require_any(rows, sieve, options)
+    ends = ends_of_links(rows, listed, sieve, options)
     data = {
-        "user": values.spread(_users_of(rows, ends, options)),
+        "user": _users_of(rows, ends.user_xyz, options),
         "user_xyz": ends.user_xyz,
         "bs_xyz": ends.bs_xyz,
-        "gain_db": values.gain_db(options),
+        "gain_db": _gain_db(rows.numbers["gain"].values, options),
+        **{name: rows.ids[name].rows() for name in ("bs", "device") if name in rows.ids},
     }
-    if values.bs is not None:
-        data["bs"] = values.bs.rows()
-    if "device" in rows.ids:
-        data["device"] = values.spread(rows.ids["device"].rows())
     # A list of stations stands in for all that the file itself says of them.
     antennas = raw.antennas if ends.stations is None else ends.stations.antennas
     measurements = _measurements(data, ends.crs, antennas, sieve)
-    return _account(measurements, rows, values, sieve, ends, options)
+    _require_any(rows, sieve, options)
+    assert measurements is not None
+    total = len(sieve.numbers) + len(rows.raw.broken)
+    bad = [one for one in sieve.left_out if not one.expected]
+    if bad and options.on_bad == "refuse":
+        raise BadRowsError(bad, total, f"{raw.path}: {describe(bad, total, raw.row_word)}")
+    time = rows.numbers.get("time")
+    return Reading(
+        raw.path,
+        measurements,
+        total,
+        tuple(sieve.left_out),
+        raw.row_word,
+        names,
+        options.quantity,
+        options.tx_power_dbm,
+        None if time is None else time.values[sieve.kept],
+        None if ends.degrees is None else ends.degrees[sieve.kept],
+        ends.stations,
+        (*raw.notes, *ends.notes),
+    )
+
+
+def _require_any(rows: Rows, sieve: Sieve, options: Options) -> None:
+    """Complain if no row is left."""
+    if not sieve.kept.any():
+        reasons = [f"{len(one.rows)} rows: {one.reason}" for one in sieve.left_out]
+        hint = doubts.about_values(rows.numbers["gain"].values, options.quantity)
+        raise DataError(
+            f"{rows.raw.path} has no usable row ({'; '.join(reasons) or 'it has no rows'})"
+            + (f"; {hint}" if hint else "")
+        )
+
+
+def _gain_db(values: Floats, options: Options) -> Floats:
+    """What a file has, as gains."""
+    if options.quantity == "path-loss":
+        return -values
+    return values - options.tx_power_dbm if options.quantity in ("rss", "rsrp") else values
 
 
 def _used_names(
@@ -118,21 +147,20 @@ def _lacking(
     return None
 
 
-def _users_of(rows: Rows, ends: Ends, options: Options) -> NDArray:
-    """Who measured each row."""
+def _users_of(rows: Rows, user_xyz: Floats, options: Options) -> Array:
+    """Who measured each link."""
     if options.user_per == "row":
         return rows.raw.numbers
     if options.user_per == "position":
-        x, y = ends.user.xyz[:, 0], ends.user.xyz[:, 1]
-        return _by_position(x, y, np.isfinite(x) & np.isfinite(y))
+        return _by_position(user_xyz[:, 0], user_xyz[:, 1])
     if options.split_gap is not None:
-        device = rows.ids.get("device")
-        way = np.zeros(len(rows.raw), np.int64) if device is None else device.codes
-        return _by_gaps(rows.numbers["time"].values, options.split_gap, way)
+        time, device = rows.numbers["time"].values, rows.ids.get("device")
+        way = np.zeros(len(time), np.int64) if device is None else device.codes
+        return _by_gaps(time, options.split_gap, way)
     return rows.ids["user"].rows()
 
 
-def _by_gaps(time: Values, gap: float, device: NDArray[np.int64]) -> NDArray[np.int64]:
+def _by_gaps(time: Floats, gap: float, device: Ints) -> Ints:
     """A user for each stretch of time without a gap longer than ``gap`` seconds.
 
     Each device is on a way of its own. Rows without a time (NaN) are anybody's.
@@ -145,27 +173,21 @@ def _by_gaps(time: Values, gap: float, device: NDArray[np.int64]) -> NDArray[np.
     return users
 
 
-def _by_position(x: Values, y: Values, usable: Mask) -> NDArray[np.int64]:
-    """A user for each distinct place among the usable rows, numbered as they first appear.
+def _by_position(x: Floats, y: Floats) -> Ints:
+    """A user for each distinct place, numbered as they first appear; −1 where there is none.
 
     Numbers in the order of places would tell a server where its clients are.
     """
+    usable = np.isfinite(x) & np.isfinite(y)
     users = np.full(len(x), -1, dtype=np.int64)
-    order = np.flatnonzero(usable)
-    order = order[np.lexsort((y[order], x[order]))]
-    if len(order) == 0:
-        return users
-    moved = (np.diff(x[order]) != 0) | (np.diff(y[order]) != 0)
-    starts = np.concatenate([[True], moved])
-    first_rows = order[starts]  # the sort is stable
-    number = np.empty(len(first_rows), dtype=np.int64)
-    number[np.argsort(first_rows)] = np.arange(len(first_rows))
-    users[order] = number[np.cumsum(starts) - 1]
+    both = x[usable] + 1j * y[usable]  # numbers that sort by x, then y
+    _, first, place = np.unique(both, return_index=True, return_inverse=True)
+    users[usable] = np.argsort(np.argsort(first))[place]
     return users
 
 
 def _measurements(
-    data: Mapping[str, NDArray], crs: str | None, antennas: Antennas | None, sieve: Sieve
+    data: Mapping[str, Array], crs: str | None, antennas: Antennas | None, sieve: Sieve
 ) -> Measurements | None:
     """What is left; None if nothing is."""
     for _ in range(2):  # again without the rows that are found to be bad
@@ -176,41 +198,3 @@ def _measurements(
         except BadRowsError as error:
             sieve.take_out_kept(error.bad)
     return None
-
-
-def _left_out(rows: Rows, values: LinkValues, sieve: Sieve) -> list[LeftOut]:
-    """Every row that is not used, also those that were never rows of the table."""
-    if len(rows.raw.broken) == 0:
-        return sieve.left_out
-    return [LeftOut(BROKEN, np.repeat(rows.raw.broken, values.per_row)), *sieve.left_out]
-
-
-def _require_any(rows: Rows, values: LinkValues, sieve: Sieve, options: Options) -> None:
-    if not sieve.kept.any():
-        hint = doubts.about_values(values.values, options.quantity)
-        raise nothing_left(str(rows.raw.path), _left_out(rows, values, sieve), hint)
-
-
-def _account(
-    measurements: Measurements | None,
-    rows: Rows,
-    values: LinkValues,
-    sieve: Sieve,
-    ends: Ends,
-    options: Options,
-) -> Reading:
-    """Everything said about the file, or a complaint in one line."""
-    _require_any(rows, values, sieve, options)
-    assert measurements is not None
-    raw, left_out = rows.raw, _left_out(rows, values, sieve)
-    total = len(values.values) + len(raw.broken) * values.per_row
-    if options.on_bad == "refuse":
-        refuse(str(raw.path), left_out, total, raw.row_word)
-    time = rows.time
-    return Reading(
-        raw.path, measurements, total, tuple(left_out), raw.row_word, dict(rows.names),
-        options.quantity, options.tx_power_dbm,
-        None if time is None else values.spread(time.values)[sieve.kept],
-        None if ends.degrees is None else ends.degrees[sieve.kept],
-        ends.stations, (*raw.notes, *ends.notes),
-    )  # fmt: skip

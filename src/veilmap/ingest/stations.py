@@ -2,41 +2,31 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array, Bools, Floats, Ints
+from veilmap._util.ids import in_order, places
 from veilmap.data.antennas import impossible_widths
 from veilmap.errors import ConfigurationError, DataError
 from veilmap.ingest import columns, parsing, positions
+from veilmap.ingest.parsing import Ids
 from veilmap.ingest.positions import OFF_EARTH, Place
-from veilmap.ingest.results import Stations, Values
-from veilmap.ingest.tables import BROKEN, RawTable, TableFile, about
+from veilmap.ingest.tables import BROKEN, RawTable, TableFile
 
 
 @dataclass(frozen=True)
 class StationList:
     """Base stations as their file has them."""
 
-    bs: NDArray
+    bs: Array
     place: Place
-    azimuth_deg: Values | None
-    beam_width_deg: Values | None
+    azimuth_deg: Floats | None
+    beam_width_deg: Floats | None
 
-    def stations(self, xyz: Values) -> Stations:
-        """The same with positions in metres."""
-        return Stations(self.bs, xyz, self.azimuth_deg, self.beam_width_deg)
-
-    def matched(self, wanted: NDArray) -> NDArray[np.int64]:
+    def numbers_of(self, wanted: Ids) -> Ints:
         """The number of each wanted base station in the list; −1 where it has none."""
-        listed, wanted = self.bs, np.asarray(wanted)
-        if (listed.dtype.kind in "US") != (wanted.dtype.kind in "US"):
-            listed, wanted = listed.astype(str), wanted.astype(str)
-        order = np.argsort(listed)
-        spot = np.minimum(np.searchsorted(listed[order], wanted), len(order) - 1)
-        number = order[spot]
-        return np.where(listed[number] == wanted, number, -1)
+        return places(wanted.distinct, in_order(self.bs.tolist()))[wanted.codes]
 
 
 def listed_stations(file: TableFile, given: Mapping[str, str]) -> StationList:
@@ -50,59 +40,36 @@ def listed_stations(file: TableFile, given: Mapping[str, str]) -> StationList:
         )
     raw = file.load([*dict.fromkeys(names.values())], text=[names["bs"]])
     if len(raw.broken):
-        _stop(raw, raw.broken, BROKEN)
+        raise DataError(f"{raw.path}, {raw.row_word} {raw.broken[0]}: {BROKEN}")
     if len(raw) == 0:
         raise DataError(f"{raw.path} lists no base station")
     ids = parsing.ids(raw.columns.column(names["bs"]))
-    if ids.missing.any():
-        _stop(raw, raw.numbers[ids.missing], f"{names['bs']} is missing")
-    again = np.setdiff1d(np.arange(len(raw)), np.unique(ids.codes, return_index=True)[1])
-    if len(again):
-        _stop(raw, raw.numbers[again], f"base station {ids.rows()[again[0]]} is listed twice")
+    _refuse(raw, ids.missing, f"{names['bs']} is missing")
+    bs, again = ids.rows(), np.ones(len(raw), dtype=bool)
+    again[np.unique(ids.codes, return_index=True)[1]] = False
+    _refuse(raw, again, f"base station {bs[again.argmax()]} is listed twice")
     numbers = {
         ours: parsing.numbers(raw.columns.column(theirs), raw.decimal)
         for ours, theirs in names.items()
         if ours != "bs"
     }
     for ours, parsed in numbers.items():
-        if parsed.unreadable.any():
-            _stop(raw, raw.numbers[parsed.unreadable], f"{names[ours]} is not a number")
-    place = _place(raw, names, given, numbers)
-    _check_antennas(raw, names, numbers)
-    antenna = [numbers[name].values if name in numbers else None for name in columns.ANTENNA]
-    return StationList(ids.rows(), place, *antenna)
+        _refuse(raw, parsed.unreadable, f"{names[ours]} is not a number")
+    place = positions.place(raw, "bs", names, given, numbers, raw.points)
+    known = np.isfinite(place.x) & np.isfinite(place.y)
+    known &= True if place.z is None else np.isfinite(place.z)
+    _refuse(raw, ~known, "a position or height is missing")
+    _refuse(raw, place.off_earth(), OFF_EARTH)
+    azimuth, width = (numbers[n].values if n in numbers else None for n in columns.ANTENNA)
+    if azimuth is not None:
+        _refuse(raw, np.isinf(azimuth), f"{names['azimuth']} is not finite")
+    if width is not None:
+        reason = f"{names['beam_width']} is not over 0° and at most 360°"
+        _refuse(raw, impossible_widths(width), reason)
+    return StationList(bs, place, azimuth, width)
 
 
-def _place(
-    raw: RawTable,
-    names: Mapping[str, str],
-    given: Mapping[str, str],
-    numbers: Mapping[str, parsing.Parsed],
-) -> Place:
-    with about(raw.path):
-        chosen = positions.axes("bs", names, given, raw.points is not None)
-    place = positions.place(raw, "bs", chosen, numbers)
-    ends = [place.x, place.y, *([] if place.z is None else [place.z])]
-    unknown = ~np.isfinite(np.column_stack(ends)).all(axis=1)
-    if unknown.any():
-        _stop(raw, raw.numbers[unknown], "a position or height is missing")
-    if place.off_earth().any():
-        _stop(raw, raw.numbers[place.off_earth()], OFF_EARTH)
-    return place
-
-
-def _check_antennas(
-    raw: RawTable, names: Mapping[str, str], numbers: Mapping[str, parsing.Parsed]
-) -> None:
-    if "azimuth" in numbers:
-        endless = np.isinf(numbers["azimuth"].values)
-        if endless.any():
-            _stop(raw, raw.numbers[endless], f"{names['azimuth']} is not finite")
-    if "beam_width" in numbers:
-        wrong = impossible_widths(numbers["beam_width"].values)
-        if wrong.any():
-            _stop(raw, raw.numbers[wrong], f"{names['beam_width']} is not over 0° and at most 360°")
-
-
-def _stop(raw: RawTable, rows: NDArray[np.int64], reason: str) -> NoReturn:
-    raise DataError(f"{raw.path}, {raw.row_word} {rows[0]}: {reason}")
+def _refuse(raw: RawTable, wrong: Bools, reason: str) -> None:
+    """Complain about the first wrong row, if there is one."""
+    if wrong.any():
+        raise DataError(f"{raw.path}, {raw.row_word} {raw.numbers[wrong][0]}: {reason}")

@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-from numpy.typing import NDArray
 
 from veilmap._util import files
+from veilmap._util.arrays import Floats, Ints
 from veilmap.data import table_files
 from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import ANTENNAS_NOTE, CRS_NOTE
@@ -28,8 +28,6 @@ class RawTable:
 
     Attributes
     ----------
-    columns : Arrow table
-        Those asked for, under their names in the file.
     numbers : (n,) int
         What the reader calls each row: its line of a text, its row (from 0) elsewhere.
     broken : (k,) int
@@ -38,21 +36,19 @@ class RawTable:
         How numbers in columns of text are written.
     points : (n, 3) float, optional
         Of a layer of points; NaN where there is no point or no height.
-    crs : str, optional
-        What the file says its positions are in.
-    antennas : Antennas, optional
-        What the file says of its base stations' antennas.
+    crs, antennas : optional
+        What the file says of its positions and of its base stations' antennas.
     notes : tuple of str
         What had to be found out about the file.
     """
 
     path: Path
     columns: pa.Table
-    numbers: NDArray[np.int64]
+    numbers: Ints
     row_word: Literal["line", "row"] = "row"
-    broken: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    broken: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     decimal: str = "."
-    points: NDArray[np.float64] | None = None
+    points: Floats | None = None
     crs: str | None = None
     antennas: Antennas | None = None
     notes: tuple[str, ...] = ()

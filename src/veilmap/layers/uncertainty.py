@@ -6,7 +6,6 @@ ground was measured says something about who was there.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from veilmap._util import checks, files, threads
+from veilmap._util.arrays import Floats
 from veilmap._util.ids import Id
 from veilmap._util.plain import to_plain
 from veilmap.data.measurements import Measurements
@@ -23,9 +23,8 @@ from veilmap.federation import train
 from veilmap.federation.config import Fingerprint
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tracing import trace
-from veilmap.layers.known import checked
-from veilmap.layers.layer import Attribute, Layer, Values
-from veilmap.layers.predictions import centres, place_of
+from veilmap.layers.layer import Attribute, Layer
+from veilmap.layers.predictions import place_of, station_name
 from veilmap.model.radio_map import RadioMap
 
 # Links traced at once: with 200 cells each, 100 MB.
@@ -49,10 +48,9 @@ def link_coverage(grid: Grid, measurements: Measurements) -> Layer:
 
     links = len(measurements)
     threads.run_parts(part, np.append(np.arange(0, links, _LINKS_PER_BLOCK), links))
-    return Layer(
-        "coverage", total.reshape(grid.shape).astype(np.float64), "1",
-        "measured links that cross the cell", grid, attributes={"links": links},
-    )  # fmt: skip
+    values = total.reshape(grid.shape).astype(np.float64)
+    about = "measured links that cross the cell"
+    return Layer("coverage", values, "1", about, grid, attributes={"links": links})
 
 
 def spread(
@@ -77,20 +75,16 @@ def spread(
                 f"map {number} has another grid than map 0; maps must share one"
             )
     bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
-    grid = grid or radio_maps[0].grid
-
     known: dict[str, Attribute] = {"base_station_m": bs.tolist(), "replicas": len(radio_maps)}
     if station is not None:
-        known["base_station"] = checked(station, *radio_maps)
+        known["base_station"] = station_name(station, *radio_maps)
 
-    def exact(places: Values) -> Values:
+    def exact(places: Floats) -> Floats:
         gains = [radio_map.predict(places, bs, station=station) for radio_map in radio_maps]
-        return np.std(gains, axis=0)
+        return np.asarray(np.std(gains, axis=0))
 
-    return Layer(
-        "uncertainty", exact(centres(grid, altitude)).reshape(grid.shape), "dB",
-        "standard deviation of the gain over replicas", grid, altitude, known, exact=exact,
-    )  # fmt: skip
+    about = "standard deviation of the gain over replicas"
+    return Layer.of("uncertainty", exact, "dB", about, grid or radio_maps[0].grid, altitude, known)
 
 
 def bootstrap(
@@ -109,10 +103,6 @@ def bootstrap(
 
     Parameters
     ----------
-    data : Measurements
-    grid : Grid
-    n : int
-        Replicas.
     seed : int, optional
         Of the draws and, if given, of each training's noise.
     on_replica : callable, optional
@@ -127,57 +117,34 @@ def bootstrap(
     if "recording" in training:
         raise ConfigurationError("bootstrap records nothing of its trainings", "recording")
     rng = np.random.default_rng(seed)
-    kept = None if folder is None else _Kept.opened(Path(folder), data, grid, seed, training)
+    if folder is not None:
+        known = {"data": Fingerprint.of(data), "grid": grid, "seed": seed}
+        _claim(Path(folder), known | training)
     maps = []
     for done in range(1, replicas + 1):
         drawn = resampled(data, rng)
         noise = None if seed is None else int(rng.integers(2**32))
-        replica = kept.load(done) if kept else None
-        if replica is None:
-            replica = train(drawn, grid, seed=noise, **training).radio_map
-            if kept:
-                kept.save(done, replica)
-        maps.append(replica)
+        path = None if folder is None else Path(folder) / f"replica-{done:03d}.nc"
+        if path is not None and path.exists():
+            maps.append(RadioMap.load(path))
+        else:
+            maps.append(train(drawn, grid, seed=noise, **training).radio_map)
+            if path is not None:
+                maps[-1].save(path)
         if on_replica is not None:
             on_replica(done)
     return maps
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """Replicas in a folder, with what they are replicas of."""
-
-    folder: Path
-
-    @classmethod
-    def opened(
-        cls,
-        folder: Path,
-        data: Measurements,
-        grid: Grid,
-        seed: int | None,
-        training: Mapping[str, Any],
-    ) -> "_Kept":
-        about = {"data": to_plain(Fingerprint.of(data)), "grid": to_plain(grid), "seed": seed} | {
-            name: to_plain(value) for name, value in training.items()
-        }
-        note = folder / "replicas.json"
-        text = json.dumps(about, indent=2, default=str) + "\n"
-        if note.exists() and note.read_text(encoding="utf-8") != text:
-            raise ConfigurationError(f"{folder} holds replicas of another run; name another folder")
-        if not note.exists():
-            files.write_text(text, note)
-        return cls(folder)
-
-    def load(self, number: int) -> RadioMap | None:
-        path = self._path(number)
-        return RadioMap.load(path) if path.exists() else None
-
-    def save(self, number: int, replica: RadioMap) -> None:
-        replica.save(self._path(number))
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"replica-{number:03d}.nc"
+def _claim(folder: Path, about: Mapping[str, Any]) -> None:
+    """Note in a folder what its replicas are of, unless they are of something else."""
+    note = folder / "replicas.json"
+    plain = {name: to_plain(value) for name, value in about.items()}
+    text = json.dumps(plain, indent=2, default=str) + "\n"
+    if not note.exists():
+        files.write_text(text, note)
+    elif note.read_text(encoding="utf-8") != text:
+        raise ConfigurationError(f"{folder} holds replicas of another run", "folder")
 
 
 def resampled(data: Measurements, rng: np.random.Generator) -> Measurements:
@@ -190,7 +157,4 @@ def resampled(data: Measurements, rng: np.random.Generator) -> Measurements:
     rows_of = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
     rows = np.concatenate([rows_of[user] for user in drawn])
     ids = np.repeat(np.arange(len(drawn)), [len(rows_of[user]) for user in drawn])
-    return Measurements(
-        ids, data.user_xyz[rows], data.bs_xyz[rows], data.gain_db[rows], data.bs[rows],
-        data.device[rows], data.crs, data.antennas,
-    )  # fmt: skip
+    return data.select(rows, user=ids)

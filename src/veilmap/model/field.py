@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.ids import Id, in_order, places
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
@@ -35,8 +36,8 @@ class Field:
     """
 
     grid: Grid
-    stations: NDArray[np.float64]
-    values: NDArray[np.float64] = field(default=None, repr=False)  # type: ignore[arg-type]
+    stations: Floats
+    values: Floats = field(default=None, repr=False)  # type: ignore[arg-type]
     ids: tuple[Id, ...] = ()
 
     def __post_init__(self) -> None:
@@ -89,18 +90,16 @@ class Field:
         means = sums / np.bincount(place)[:, None, None]
         return Field(self.grid, self.stations[first], means)
 
-    def at(
-        self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: NDArray | None = None
-    ) -> NDArray[np.float64]:
+    def at(self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None = None) -> Floats:
         """The field on each link, (J,), in dB: by its base station, at the user's place."""
         if bs is None and self.ids:
             return self.by_place.at(user_xyz, bs_xyz)
         numbers, shares = self.shares(user_xyz, bs_xyz, bs)
-        return (self.values.ravel()[numbers] * shares).sum(axis=1)
+        return np.asarray((self.values.ravel()[numbers] * shares).sum(axis=1))
 
     def shares(
-        self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: NDArray | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None = None
+    ) -> tuple[Ints, Floats]:
         """Which entries of the values make up each link's, and by how much, both (J, 4)."""
         user, mast = paired(user_xyz, bs_xyz)
         rows, columns = self.grid.shape
@@ -122,7 +121,7 @@ class Field:
         shares[station < 0] = 0.0
         return numbers, shares
 
-    def _station_of(self, mast: NDArray[np.float64], bs: NDArray | None) -> NDArray[np.int64]:
+    def _station_of(self, mast: Floats, bs: Array | None) -> Ints:
         """The number of each link's base station, or −1: by its place and, if given, its id."""
         together = np.vstack([self.stations, mast])
         rounded = np.rint(together / _SAME_PLACE).astype(np.int64)

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
 from veilmap._kernels.arguments import UserGradients
 from veilmap._util import checks, threads
+from veilmap._util.arrays import Floats, Ints
 from veilmap.data.links import Links
 from veilmap.model.field import Field
 from veilmap.model.radio_map import HasLinks, RadioMap
@@ -22,22 +23,14 @@ _USERS_PER_BLOCK = 64
 class LocalGradients:
     """What each user's own data says about the map.
 
-    Attributes
-    ----------
-    loss : (N,) float
-        F_i: mean squared error of user i, in dB².
-    heights : (N, M) float
-        ∂F_i/∂h, in dB² per metre.
-    propagation : (N, P) float
-        ∂F_i/∂θ in the order of `RadioMap.theta`.
-    counts : (N,) int
-        J_i: links of user i.
+    F_i, the mean squared error of each user, (N,), in dB²; ∂F_i/∂h, (N, M), in dB² per metre;
+    ∂F_i/∂θ, (N, P), in the order of `RadioMap.theta`; and J_i, its number of links, (N,).
     """
 
-    loss: NDArray[np.float64]
-    heights: NDArray[np.float64]
-    propagation: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    loss: Floats
+    heights: Floats
+    propagation: Floats
+    counts: Ints
 
 
 def local_gradients(radio_map: RadioMap, data: HasLinks) -> LocalGradients:
@@ -65,12 +58,8 @@ def gradients_of(radio_map: RadioMap, links: Links) -> LocalGradients:
         return _rich_gradients(radio_map, links)
     own, made = links.kernel_links(), _room(radio_map, links.users)
 
-    def part(start: int, stop: int) -> None:
-        kernels.user_gradients(
-            start=start, stop=stop, links=own, model=radio_map.kernel_model, out=made
-        )
-
-    threads.run_parts(part, threads.even_groups(links.offsets))
+    run = partial(kernels.user_gradients, links=own, model=radio_map.kernel_model, out=made)
+    threads.run_parts(lambda a, b: run(start=a, stop=b), threads.even_groups(links.offsets))
     return LocalGradients(made.losses, made.by_heights, made.by_theta, links.counts)
 
 
@@ -108,13 +97,9 @@ def _rich_gradients(radio_map: RadioMap, links: Links) -> LocalGradients:
     own = links.kernel_links(links.gain_db - offsets[numbers].sum(axis=0))
     made, residuals = _room(radio_map, links.users), np.empty(len(own.gain))
 
-    def part(start: int, stop: int) -> None:
-        degrees.user_gradients(
-            start=start, stop=stop, links=own, model=radio_map.kernel_model, out=made,
-            residuals=residuals,
-        )  # fmt: skip
-
-    threads.run_parts(part, threads.even_groups(links.offsets))
+    given = {"links": own, "model": radio_map.kernel_model, "out": made, "residuals": residuals}
+    run = partial(degrees.user_gradients, **given)
+    threads.run_parts(lambda a, b: run(start=a, stop=b), threads.even_groups(links.offsets))
     slopes = -2.0 * residuals / np.repeat(links.counts, links.counts)  # ∂F_i/∂γ
     user = np.repeat(np.arange(links.users), links.counts)
     by_offsets = np.zeros((links.users, len(offsets)))

@@ -29,8 +29,10 @@ def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
 
     grid = radio_map.grid
     metres = {"units": "m"}
+    units = {"intercept": "dB", "slope": "dB per decade"}
     theta = {
-        name: ((), getattr(radio_map.propagation, name), {"units": _unit(name)}) for name in _LAWS
+        name: ((), getattr(radio_map.propagation, name), {"units": units[name.split("_")[1]]})
+        for name in _LAWS
     }
     return xarray.Dataset(
         data_vars={
@@ -93,19 +95,18 @@ def load(path: Path) -> RadioMap:
         raise DataError(f"{path} is not a veilmap radio map of format {_FORMAT}")
     try:
         heights = dataset["obstacle_height"].values.astype(np.float64)
-        rows, columns = heights.shape
-        grid = Grid(
-            dataset.attrs["cell_size"], (rows, columns), tuple(dataset.attrs["origin"]),
-            dataset.attrs.get("crs"),
-        )  # fmt: skip
+        about, shape = dataset.attrs, (heights.shape[0], heights.shape[1])
+        grid = Grid(about["cell_size"], shape, tuple(about["origin"]), about.get("crs"))
         laws = {name: float(dataset[name]) for name in _LAWS}
-        between = tuple(Law(*law) for law in json.loads(dataset.attrs.get("between", "[]")))
+        between = tuple(Law(*law) for law in json.loads(about.get("between", "[]")))
         theta = Propagation(**laws, between=between)
         field = _field(dataset, grid.crs) if "residual_field" in dataset else None
-        sharpness = float(dataset.attrs["sharpness"])
-        antennas = dataset.attrs.get("antennas")
+        sharpness = float(about["sharpness"])
+        antennas = about.get("antennas")
         known = None if antennas is None else Antennas.from_text(antennas)
-        return RadioMap(grid, heights, theta, sharpness, _offsets(dataset), field, known)
+        stations, devices = json.loads(about.get("offsets", "[[], []]"))
+        offsets = Offsets(stations, devices, tuple(json.loads(about.get("offset_values", "[]"))))
+        return RadioMap(grid, heights, theta, sharpness, offsets, field, known)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not a whole radio map: {error}") from error
 
@@ -133,13 +134,3 @@ def _field(dataset: "xarray.Dataset", crs: str | None) -> Field:
     stations = dataset["field_station"]
     ids = json.loads(stations.attrs["ids"])
     return Field(grid, stations.values.astype(np.float64), values.values, ids)
-
-
-def _offsets(dataset: "xarray.Dataset") -> Offsets:
-    stations, devices = json.loads(dataset.attrs.get("offsets", "[[], []]"))
-    values = json.loads(dataset.attrs.get("offset_values", "[]"))
-    return Offsets(tuple(stations), tuple(devices), tuple(values))
-
-
-def _unit(name: str) -> str:
-    return "dB" if name.endswith("intercept") else "dB per decade"

@@ -1,13 +1,13 @@
 """What receivers and devices read beside the truth: one number for each, in dB."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.ids import Id, Known, in_order, places
 from veilmap.errors import ConfigurationError
 
@@ -16,12 +16,7 @@ from veilmap.errors import ConfigurationError
 class Offsets:
     """Offsets of base stations and kinds of devices that are not calibrated.
 
-    Parameters
-    ----------
-    stations, devices : ids
-        Whose offsets are known; anybody else's is 0.
-    values : floats
-        In dB: first the stations', then the devices'.
+    ``values`` are in dB: first the stations', then the devices'; anybody else's is 0.
     """
 
     stations: tuple[Id, ...] = ()
@@ -36,11 +31,6 @@ class Offsets:
             raise ConfigurationError(f"{len(self)} offsets need as many finite numbers")
         object.__setattr__(self, "values", tuple(values.tolist()))
 
-    @classmethod
-    def unknown(cls, stations: Iterable[Id] = (), devices: Iterable[Id] = ()) -> "Offsets":
-        """Offsets to be learned: all 0."""
-        return cls(tuple(stations), tuple(devices))
-
     def __len__(self) -> int:
         return len(self.stations) + len(self.devices)
 
@@ -48,12 +38,12 @@ class Offsets:
         """The same stations and devices with other offsets."""
         return replace(self, values=tuple(np.asarray(values, dtype=np.float64).tolist()))
 
-    def of(self, bs: NDArray, device: NDArray | None = None) -> NDArray[np.float64]:
+    def of(self, bs: Array, device: Array | None = None) -> Floats:
         """The offset of every link, (J,), in dB; without devices, of calibrated ones."""
         known = np.append(self.values, 0.0)  # index −1: nobody we know
-        return known[self.numbers_of(bs, device)].sum(axis=0)
+        return np.asarray(known[self.numbers_of(bs, device)].sum(axis=0))
 
-    def numbers_of(self, bs: NDArray, device: NDArray | None = None) -> NDArray[np.int64]:
+    def numbers_of(self, bs: Array, device: Array | None = None) -> Ints:
         """Which offsets apply to each link, (2, J): its station's and its device's, or −1."""
         own = places(bs, self._stations)
         kinds = np.full_like(own, -1) if device is None else places(device, self._devices)

@@ -4,10 +4,11 @@ from dataclasses import astuple, dataclass, fields
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._kernels.arguments import Laws
 from veilmap._util import checks
+from veilmap._util.arrays import Array, Floats
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
 
@@ -103,7 +104,7 @@ class Propagation:
         between = (Law(b, a, power) for (b, a), power in zip(rest, limits, strict=True))
         return cls(los, los_slope, nlos, nlos_slope, tuple(between))
 
-    def as_array(self) -> NDArray[np.float64]:
+    def as_array(self) -> Floats:
         """(β₀, α₀, β₁, α₁), then (β, α) of every law between."""
         rest = [value for law in self.between for value in (law.intercept, law.slope)]
         return np.array([*astuple(self)[:_NAMED], *rest])
@@ -113,29 +114,27 @@ class Propagation:
         """The laws as the kernels take them."""
         return Laws(powers=np.array(self.powers), theta=self.as_array())
 
-    def gain(self, log_distance: NDArray[np.float64], los: NDArray) -> NDArray[np.float64]:
+    def gain(self, log_distance: Floats, los: Array) -> Floats:
         """Gain in dB where ``los`` is the share (0 … 1) or truth of line of sight."""
         clear = self.los_intercept + self.los_slope * log_distance
         blocked = self.nlos_intercept + self.nlos_slope * log_distance
         return clear * los + blocked * (1.0 - los)
 
-    def shares(self, obstruction: NDArray[np.float64]) -> NDArray[np.float64]:
+    def shares(self, obstruction: Floats) -> Floats:
         """Each law's share of links with −log S = ``obstruction``, (k, J), in θ's order."""
         powers = np.array([1.0, *self.powers])
         passes = np.exp(-powers[:, None] * obstruction)  # S^p, growing with each row
         return np.vstack([passes[:1], 1.0 - passes[-1:], np.diff(passes, axis=0)])
 
-    def mixed_gain(
-        self, log_distance: NDArray[np.float64], obstruction: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def mixed_gain(self, log_distance: Floats, obstruction: Floats) -> Floats:
         """Gain in dB of links with −log S = ``obstruction``, by all k laws."""
         intercepts, slopes = self.as_array().reshape(-1, 2).T
         laws = intercepts[:, None] + slopes[:, None] * log_distance
-        return np.einsum("kj,kj->j", self.shares(obstruction), laws)
+        return np.asarray(np.einsum("kj,kj->j", self.shares(obstruction), laws))
 
 
 @lru_cache(maxsize=32)
-def at_100_m(laws: int, others: int = 0) -> NDArray[np.float64]:
+def at_100_m(laws: int, others: int = 0) -> Floats:
     """A with ∂F/∂(gain at 100 m, slope) = A ∂F/∂(intercept, slope) for each of the laws.
 
     β = (gain at 100 m) − 2α: intercepts at 1 m are far from any data, and a change of slope

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
 from veilmap._kernels.arguments import Ends, Model, Terrain
 from veilmap._util import checks, threads
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
@@ -40,37 +41,32 @@ class HasLinks(Protocol):
     @property
     def links(self) -> Links:
         """Measurements laid out by user."""
-        ...
 
 
-def log_distance(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+def log_distance(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
     """log10 of each link's length in metres; links under 1 m count as 1 m."""
     apart = np.linalg.norm(np.asarray(user_xyz) - np.asarray(bs_xyz), axis=-1)
-    return np.log10(np.maximum(apart, kernels.NEAREST))
+    return np.asarray(np.log10(np.maximum(apart, kernels.NEAREST)))
 
 
 class HasMeasurements(Protocol):
     """Links with both ends, and who was at them."""
 
     @property
-    def user_xyz(self) -> NDArray[np.float64]:
+    def user_xyz(self) -> Floats:
         """(J, 3) in metres."""
-        ...
 
     @property
-    def bs_xyz(self) -> NDArray[np.float64]:
+    def bs_xyz(self) -> Floats:
         """(J, 3) in metres."""
-        ...
 
     @property
-    def bs(self) -> NDArray | None:
+    def bs(self) -> Array | None:
         """Ids of base stations, (J,)."""
-        ...
 
     @property
-    def device(self) -> NDArray | None:
+    def device(self) -> Array | None:
         """Kinds of devices, (J,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +80,9 @@ class RadioMap:
 
     Parameters
     ----------
-    grid : Grid
     heights : array
         h: obstacle height of every cell in metres, (M,) or (rows, columns). Heights below
         ground are allowed: they say that a cell is certainly clear.
-    propagation : Propagation
     sharpness : float
         Scales ψ, per metre; 1 in the paper.
     offsets : Offsets
@@ -100,7 +94,7 @@ class RadioMap:
     """
 
     grid: Grid
-    heights: NDArray[np.float64]
+    heights: Floats
     propagation: Propagation = _PAPERS
     sharpness: float = 1.0
     offsets: Offsets = no_offsets.NONE
@@ -138,7 +132,7 @@ class RadioMap:
         return Model(frame=self.grid.frame, terrain=terrain, laws=self.propagation.kernel_laws)
 
     @property
-    def theta(self) -> NDArray[np.float64]:
+    def theta(self) -> Floats:
         """θ: all that is linear in the model: the laws' parameters, then the offsets."""
         return np.append(self.propagation.as_array(), self.offsets.values)
 
@@ -184,42 +178,34 @@ class RadioMap:
         """What `as_arrays` gave."""
         powers = np.asarray(arrays["powers"])
         start = Propagation.from_array(np.zeros(4 + 2 * len(powers)), powers)
-        offsets = Offsets.unknown(*json.loads(str(arrays["offsets"])))
+        offsets = Offsets(*json.loads(str(arrays["offsets"])))
         field = Field.from_arrays(arrays, grid.crs) if "field" in arrays else None
         known = Antennas.from_text(str(arrays["antennas"])) if "antennas" in arrays else None
         flat = cls(grid, np.zeros(grid.cells), start, offsets=offsets, field=field, antennas=known)
         return flat.moved_to(arrays["heights"], arrays["theta"], float(arrays["sharpness"]))
 
-    def los_weight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def los_weight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """S of each link: 1 for a clear one, 0 for a blocked one."""
         return self._for_links(kernels.los_weights, paired(user_xyz, bs_xyz))
 
-    def obstruction(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def obstruction(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """−log S of each link: 0 for a clear one, the more the deeper it is blocked."""
         return self._for_links(degrees.obstructions, paired(user_xyz, bs_xyz))
 
-    def _for_links(self, kernel: Callable[..., None], ends: Ends) -> NDArray[np.float64]:
+    def _for_links(self, kernel: Callable[..., None], ends: Ends) -> Floats:
         """What a kernel finds for each link, (J,)."""
         found = np.empty(len(ends.user))
-
-        def part(start: int, stop: int) -> None:
-            kernel(start=start, stop=stop, ends=ends, model=self.kernel_model, out=found)
-
-        threads.run_parts(part, threads.even_parts(len(found)))
+        run = partial(kernel, ends=ends, model=self.kernel_model, out=found)
+        threads.run_parts(lambda a, b: run(start=a, stop=b), threads.even_parts(len(found)))
         return found
 
-    def clear(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.bool_]:
+    def clear(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Bools:
         """Whether every obstacle under a link is lower than it (the segmented model)."""
         ends = paired(user_xyz, bs_xyz)
         clear = np.empty(len(ends.user), dtype=np.bool_)
-        heights, frame = self.heights.ravel(), self.grid.frame
-
-        def part(start: int, stop: int) -> None:
-            kernels.clear_of_obstacles(
-                start=start, stop=stop, ends=ends, frame=frame, heights=heights, clear=clear
-            )
-
-        threads.run_parts(part, threads.even_parts(len(clear)))
+        given = {"ends": ends, "frame": self.grid.frame, "heights": self.heights.ravel()}
+        run = partial(kernels.clear_of_obstacles, **given, clear=clear)
+        threads.run_parts(lambda a, b: run(start=a, stop=b), threads.even_parts(len(clear)))
         return clear
 
     def predict(
@@ -229,7 +215,7 @@ class RadioMap:
         *,
         station: Id | None = None,
         smooth: bool = True,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Gain of each link in dB, (J,); one end may be a single point for all links.
 
         ``station`` is the id of the base station that all are to: with what the map knows of it,
@@ -243,14 +229,19 @@ class RadioMap:
 
     def _gain(
         self,
-        user: NDArray[np.float64],
-        mast: NDArray[np.float64],
+        user: Floats,
+        mast: Floats,
         smooth: bool,
-        bs: NDArray | None,
-        device: NDArray | None = None,
-    ) -> NDArray[np.float64]:
+        bs: Array | None,
+        device: Array | None = None,
+    ) -> Floats:
         """What the map says, with all that it knows base stations by if there are ids."""
-        gains = self._gain_of_laws(user, mast, smooth)
+        if smooth and self.propagation.between:
+            depths = self.obstruction(user, mast)
+            gains = self.propagation.mixed_gain(log_distance(user, mast), depths)
+        else:
+            los = self.los_weight(user, mast) if smooth else self.clear(user, mast)
+            gains = self.propagation.gain(log_distance(user, mast), los)
         if self.field is not None:
             gains = gains + self.field.at(user, mast, bs)
         if bs is not None and len(self.offsets):
@@ -259,17 +250,7 @@ class RadioMap:
             gains = gains + self.antennas.of(bs, user, mast)
         return gains
 
-    def _gain_of_laws(
-        self, user: NDArray[np.float64], bs: NDArray[np.float64], smooth: bool
-    ) -> NDArray[np.float64]:
-        """What obstacles and the laws say."""
-        if smooth and self.propagation.between:
-            depths = self.obstruction(user, bs)
-            return self.propagation.mixed_gain(log_distance(user, bs), depths)
-        los = self.los_weight(user, bs) if smooth else self.clear(user, bs)
-        return self.propagation.gain(log_distance(user, bs), los)
-
-    def predict_links(self, data: "HasMeasurements") -> NDArray[np.float64]:
+    def predict_links(self, data: "HasMeasurements") -> Floats:
         """What the devices of ``data`` would read on its links, (J,), in dB.
 
         With offsets, patterns and fields of those base stations that the map knows by id.
@@ -278,7 +259,7 @@ class RadioMap:
 
     def predict_area(
         self, bs_xyz: ArrayLike, *, altitude: float = 1.5, smooth: bool = True
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Gain from one base station to every cell's centre, (rows, columns), in dB.
 
         ``altitude`` is the receivers' height above ground in metres.
@@ -306,15 +287,16 @@ class RadioMap:
         log_d = log_distance(links.user_xyz, links.bs_xyz)
         shares = self.propagation.shares(depths)
         design = np.stack([shares, shares * log_d], axis=1).reshape(2 * len(shares), -1).T
-        columns = np.hstack([design, self._offset_columns(links)])
+        applies = np.zeros((len(log_d), len(self.offsets) + 1))  # the last one is nobody's
+        for numbers in self.offset_numbers(links):
+            applies[np.arange(len(log_d)), numbers] = 1.0
+        columns = np.hstack([design, applies[:, :-1]])
         start = np.append(self.propagation.as_array(), np.zeros(len(self.offsets)))
         left_over = links.gain_db - columns @ start
         change = np.linalg.lstsq(columns, left_over, rcond=_HARDLY_TOLD)[0]
         return self.moved_to(self.heights, self._centred(start + change, columns))
 
-    def _centred(
-        self, theta: NDArray[np.float64], columns: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _centred(self, theta: Floats, columns: Floats) -> Floats:
         """The same gains with offsets of mean 0: what they have in common is the laws'."""
         laws = 2 * self.propagation.laws
         middle = laws + len(self.offsets.stations)
@@ -334,14 +316,7 @@ class RadioMap:
         pattern = self.antennas.of(links.bs, links.user_xyz, links.bs_xyz)
         return replace(links, gain_db=links.gain_db - pattern)
 
-    def _offset_columns(self, links: Links) -> NDArray[np.float64]:
-        """Which offsets apply to each link, (J, B + D)."""
-        columns = np.zeros((len(links.gain_db), len(self.offsets) + 1))
-        for numbers in self.offset_numbers(links):
-            columns[np.arange(len(columns)), numbers] = 1.0
-        return columns[:, :-1]  # the last one is nobody's
-
-    def offset_numbers(self, links: Links) -> NDArray[np.int64]:
+    def offset_numbers(self, links: Links) -> Ints:
         """Which offset of its station and which of its device apply to each link; −1: none."""
         if len(self.offsets) == 0 or links.bs is None:
             return np.full((2, len(links.gain_db)), -1)

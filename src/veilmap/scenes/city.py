@@ -1,9 +1,9 @@
 """Random building footprints that do not overlap."""
 
 import numpy as np
-from numpy.typing import NDArray
 from shapely import Polygon, STRtree, affinity
 
+from veilmap._util.arrays import Floats
 from veilmap.errors import ConfigurationError
 
 # Streets: no two buildings nearer than this share of the area's side.
@@ -66,5 +66,5 @@ def _irregular(rng: np.random.Generator) -> Polygon:
     return _around(angles, rng.uniform(0.55, 1.3, corners))
 
 
-def _around(angles: NDArray[np.float64], radii: NDArray[np.float64]) -> Polygon:
+def _around(angles: Floats, radii: Floats) -> Polygon:
     return Polygon(np.column_stack([radii * np.cos(angles), radii * np.sin(angles)]))

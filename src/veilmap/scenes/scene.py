@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Bools, Floats, Ints
 from veilmap._util.streams import Purpose, stream
 from veilmap.data.measurements import BadRows, Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
-from veilmap.model.radio_map import Propagation, log_distance
+from veilmap.model.propagation import Propagation
+from veilmap.model.radio_map import log_distance
 from veilmap.scenes.buildings.prism import Building, heights_of, without_overlaps
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class Scene:
 
     grid: Grid
     buildings: Sequence[Building]
-    base_stations: NDArray[np.float64]
+    base_stations: Floats
     propagation: Propagation = field(default_factory=Propagation)
     seed: int = 0
     meshes: "Meshes | None" = None
@@ -96,17 +98,14 @@ class Scene:
     ) -> "Scene":
         """A random city after the paper: round, square and irregular buildings.
 
+        The same seed gives the same city. Lengths are in metres; ``heights`` are those of the
+        lowest and the highest building.
+
         Parameters
         ----------
-        seed : int
-            The same seed gives the same city.
-        size, cell_size : float
-            Side of the square area and of a cell, in metres.
-        buildings : int
         density : float
             Share of the ground under buildings. The default gives clear sight on about
             0.45 of all links between users at 1.5 m and base stations at 50 m.
-        heights : (lowest, highest) building in metres
         base_stations : int
             Placed at random at ``bs_altitude`` metres, none inside a building.
         """
@@ -116,12 +115,9 @@ class Scene:
         cells = max(1, round(side / checks.number("cell_size", cell_size, above=0)))
         grid = Grid(side / cells, (cells, cells))
         rng = np.random.default_rng(checks.whole("seed", seed, least=0))
-        shapes = city.draw_buildings(
-            rng,
-            side,
-            count=checks.whole("buildings", buildings, least=0),
-            density=checks.number("density", density, least=0),
-        )
+        count = checks.whole("buildings", buildings, least=0)
+        share = checks.number("density", density, least=0)
+        shapes = city.draw_buildings(rng, side, count=count, density=share)
         low, high = (checks.number("heights", value, above=0) for value in heights)
         if low > high:
             raise ConfigurationError(f"heights must be (lowest, highest), not ({low:g}, {high:g})")
@@ -146,16 +142,9 @@ class Scene:
     ) -> "Scene":
         """A scene of real buildings, out of a file of footprints.
 
-        Parameters
-        ----------
-        path : path
-            .geojson or .gpkg, as `buildings.read_footprints` takes it with ``options``.
-        base_stations : (B, 3) array
-            In metres of the scene's coordinate system.
-        cell_size, margin : float
-            Of the grid, which covers buildings and base stations.
-        crs : str, optional
-            By default the file's, or the UTM zone of one in degrees.
+        The file is .geojson or .gpkg, as `buildings.read_footprints` takes it with ``options``, and
+        base stations are (B, 3), in metres of ``crs``: by default the file's, or the UTM zone of
+        one in degrees. The grid covers buildings and base stations.
         """
         from veilmap.scenes.buildings.footprints import read_footprints
 
@@ -207,23 +196,23 @@ class Scene:
         return cls(grid, (), stations, laws, seed, meshes.grounded(grid))
 
     @cached_property
-    def heights(self) -> NDArray[np.float64]:
+    def heights(self) -> Floats:
         """Height of the building over each cell's centre, (rows, columns); 0 for open ground."""
         return self.heights_on(self.grid)
 
-    def heights_on(self, grid: Grid) -> NDArray[np.float64]:
+    def heights_on(self, grid: Grid) -> Floats:
         """The same over the cells of another grid."""
         if self.meshes is not None:
             return self.meshes.heights(grid)
         return heights_of(self.buildings, grid)
 
-    def _indoors(self, xyz: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _indoors(self, xyz: Floats) -> Bools:
         """Whether each point is inside a building."""
         if self.meshes is not None:
             return self.meshes.covered(xyz)
         return _inside(self.buildings, xyz)
 
-    def line_of_sight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.bool_]:
+    def line_of_sight(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Bools:
         """Whether no building stands in a link's way, on the buildings' own shapes."""
         user, bs = paired(user_xyz, bs_xyz)
         if self.meshes is not None:
@@ -234,7 +223,7 @@ class Scene:
             clear[block] = _clear_of(self.buildings, user[block], bs[block])
         return clear
 
-    def gain(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> NDArray[np.float64]:
+    def gain(self, user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Floats:
         """The true gain in dB: the segmented model on the true shapes, without shadowing."""
         user, bs = paired(user_xyz, bs_xyz)
         return self.propagation.gain(log_distance(user, bs), self.line_of_sight(user, bs))
@@ -256,14 +245,12 @@ class Scene:
 
         Parameters
         ----------
-        users : int
         links_per_user : int
             Spread over the user's places, each to different base stations.
         noise_db : float
             Standard deviation of the measurement noise.
         seed : int or Generator, optional
             Fixes places, links and noise; without it they differ each time.
-        places_per_user : int
         reach : float, optional
             How far away base stations may be on the ground, in metres; by default anywhere.
         user_altitude : float
@@ -289,14 +276,9 @@ class Scene:
         altitude = checks.number("user_altitude", user_altitude, least=0)
         spots = _outdoors(rng, self.grid, self._indoors, users * places, altitude)
         user = np.repeat(np.arange(users), links)
-        place = np.repeat(np.arange(users) * places, links) + np.tile(
-            np.arange(links) % places, users
-        )
-        if reach is None:
-            within = None
-        else:
-            within = self._within(checks.number("reach", reach, above=0), spots)
-        bs = _different_stations(rng, place, within, len(self.base_stations))
+        turn = np.tile(np.arange(links) % places, users)
+        place = np.repeat(np.arange(users) * places, links) + turn
+        bs = self._stations_of(rng, place, spots, reach)
         user_xyz, bs_xyz = spots[place], self.base_stations[bs]
         gain = self.gain(user_xyz, bs_xyz) + noise * rng.standard_normal(len(user))
         gain += self._shadowing(user_xyz, bs, shadowing_db, shadowing_distance)
@@ -380,9 +362,7 @@ class Scene:
         dropped = (BadRows("no path was found", lost),) if len(lost) else ()
         return Measurements(user, places[user], self.base_stations[bs], gain, bs, dropped=dropped)
 
-    def _places(
-        self, rng: np.random.Generator, users: int | ArrayLike, altitude: float
-    ) -> NDArray[np.float64]:
+    def _places(self, rng: np.random.Generator, users: int | ArrayLike, altitude: float) -> Floats:
         """Where users are: (N, 3), drawn at random or as given."""
         if np.ndim(users) == 0:
             count = checks.whole("users", users, least=1)
@@ -393,16 +373,28 @@ class Scene:
             raise ConfigurationError(f"user {inside[0]} is inside a building; move them")
         return places
 
-    def _within(self, reach: float, spots: NDArray[np.float64]) -> Sequence[NDArray[np.int64]]:
-        """The base stations at most ``reach`` metres from each spot on the ground."""
+    def _stations_of(
+        self, rng: np.random.Generator, place: Ints, spots: Floats, reach: float | None
+    ) -> Ints:
+        """A base station for each link, different ones at the same place, none beyond reach."""
         from scipy.spatial import cKDTree
 
-        masts = cKDTree(self.base_stations[:, :2])
-        return masts.query_ball_point(spots[:, :2], reach, return_sorted=True)
+        order = np.argsort(place, kind="stable")
+        places, counts = np.unique(place, return_counts=True)
+        within: Sequence[Any] = [len(self.base_stations)] * len(places)  # all of them
+        if reach is not None:
+            masts, limit = (
+                cKDTree(self.base_stations[:, :2]),
+                checks.number("reach", reach, above=0),
+            )
+            within = masts.query_ball_point(spots[places, :2], limit, return_sorted=True)
+            _check_enough(np.array([len(near) for near in within]), counts)
+        chosen = np.empty(len(place), dtype=np.int64)
+        drawn = [rng.permutation(near)[:n] for near, n in zip(within, counts, strict=True)]
+        chosen[order] = np.concatenate(drawn)
+        return chosen
 
-    def _shadowing(
-        self, user_xyz: NDArray[np.float64], bs: NDArray[np.int64], deviation: float, reach: float
-    ) -> NDArray[np.float64]:
+    def _shadowing(self, user_xyz: Floats, bs: Ints, deviation: float, reach: float) -> Floats:
         """Shadowing at each link: one random field over the ground per base station.
 
         The field is a sum of waves whose random wave vectors follow the spectrum of the
@@ -428,17 +420,15 @@ class Scene:
 
 def _ordered(extent: Sequence[float]) -> tuple[float, float, float, float]:
     """(west, east, south, north), checked."""
-    if len(extent) != 4:
-        raise ConfigurationError("extent must be (west, east, south, north) in metres")
-    west, east, south, north = (checks.number("each of extent", value) for value in extent)
-    if west >= east or south >= north:
+    ends = tuple(checks.number("each of extent", value) for value in extent)
+    if len(ends) != 4 or ends[0] >= ends[1] or ends[2] >= ends[3]:
         raise ConfigurationError(
-            f"extent must be (west, east, south, north) in metres, not {extent}"
+            f"extent must be (west, east, south, north) in metres, not {extent}", "extent"
         )
-    return west, east, south, north
+    return ends
 
 
-def _inside(buildings: Sequence[Building], xyz: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _inside(buildings: Sequence[Building], xyz: Floats) -> Bools:
     """Whether each point is on or in a building: within its footprint and not above it."""
     import shapely
 
@@ -455,21 +445,16 @@ def _inside(buildings: Sequence[Building], xyz: NDArray[np.float64]) -> NDArray[
 def _outdoors(
     rng: np.random.Generator,
     grid: Grid,
-    indoors: Callable[[NDArray[np.float64]], NDArray[np.bool_]],
+    indoors: Callable[[Floats], Bools],
     count: int,
     altitude: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """``count`` random points over the grid at ``altitude``, none inside a building."""
     west, east, south, north = grid.extent
     found = np.empty((0, 3))
     for _ in range(_MOST_DRAWS):
-        drawn = np.column_stack(
-            [
-                rng.uniform(west, east, count),
-                rng.uniform(south, north, count),
-                np.full(count, altitude),
-            ]
-        )
+        x, y = rng.uniform(west, east, count), rng.uniform(south, north, count)
+        drawn = np.column_stack([x, y, np.full(count, altitude)])
         found = np.vstack([found, drawn[~indoors(drawn)]])
         if len(found) >= count:
             return found[:count]
@@ -479,47 +464,19 @@ def _outdoors(
     )
 
 
-def _different_stations(
-    rng: np.random.Generator,
-    place: NDArray[np.int64],
-    within: Sequence[NDArray[np.int64]] | None,
-    stations: int,
-) -> NDArray[np.int64]:
-    """A base station for each link, different ones at the same place.
-
-    ``within`` are those that each place may have; None for all of them.
-    """
-    order = np.argsort(place, kind="stable")
-    places, counts = np.unique(place, return_counts=True)
-    chosen = np.empty(len(place), dtype=np.int64)
-    if within is None:
-        drawn = [rng.permutation(stations)[:count] for count in counts]
-    else:
-        _check_enough(within, places, counts)
-        drawn = [
-            rng.permutation(within[one])[:count] for one, count in zip(places, counts, strict=True)
-        ]
-    chosen[order] = np.concatenate(drawn)
-    return chosen
-
-
-def _check_enough(
-    within: Sequence[NDArray[np.int64]], places: NDArray[np.int64], counts: NDArray[np.int64]
-) -> None:
-    there = np.array([len(within[one]) for one in places])
+def _check_enough(there: Ints, counts: Ints) -> None:
+    """Complain about places with fewer base stations in reach than links."""
     poor = np.flatnonzero(there < counts)
     if len(poor):
         worst = poor[np.argmin(there[poor])]
         raise ConfigurationError(
-            f"{len(poor):,} of {len(places):,} places have too few base stations in reach, one of"
+            f"{len(poor):,} of {len(there):,} places have too few base stations in reach, one of"
             f" them {there[worst]} for {counts[worst]} links; ask for fewer links, a longer reach"
             " or more base stations"
         )
 
 
-def _clear_of(
-    buildings: Sequence[Building], user: NDArray[np.float64], bs: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def _clear_of(buildings: Sequence[Building], user: Floats, bs: Floats) -> Bools:
     """Whether none of the buildings is in a link's way."""
     import shapely
 
@@ -536,9 +493,7 @@ def _clear_of(
     return clear
 
 
-def _blocked_by(
-    building: Building, user: NDArray[np.float64], bs: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def _blocked_by(building: Building, user: Floats, bs: Floats) -> Bools:
     """Whether the part of each link at or below the roof meets the footprint."""
     import shapely
 

@@ -7,10 +7,8 @@ What is public costs no privacy: a server may start from it and be drawn to it
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from veilmap._util import files
+from veilmap._util.arrays import Floats
 from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
 from veilmap.scenes.buildings.footprints import Footprints, read_footprints
@@ -23,7 +21,7 @@ _RASTERS = (".tif", ".tiff")
 _SHAPES = (".geojson", ".json", ".gpkg")
 
 
-def heights(path: str | Path, grid: Grid, **options: Any) -> NDArray[np.float64]:
+def heights(path: str | Path, grid: Grid, **options: Any) -> Floats:
     """Height of what stands in every cell, (rows, columns), in metres above ground.
 
     By the file's ending: a surface model (.tif; options of `read_surface`) or footprints

@@ -2,15 +2,16 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks, files
+from veilmap._util.arrays import Array, Floats
 from veilmap._util.extras import require
 from veilmap.errors import DataError
 from veilmap.geometry import coordinates
@@ -23,13 +24,7 @@ _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:m|metres?|meters?)?\s*")
 class Footprints:
     """Buildings of a file.
 
-    Attributes
-    ----------
-    buildings : tuple of Building
-        In metres of ``crs``.
-    crs : str or None
-    left_out : mapping from reason to count
-        What is not among them, and why.
+    They are in metres of ``crs``; ``left_out`` says how many are not among them, and why.
     """
 
     buildings: tuple[Building, ...] = field(repr=False)
@@ -76,20 +71,21 @@ def read_footprints(
             f" height (attributes: {', '.join(columns) or 'none'})"
         )
     shapes, crs = _placed(path, shapes, found, crs)
-    left_out: dict[str, int] = {}
+    left_out: Counter[str] = Counter()
     buildings: list[Building] = []
     for shape, metres in zip(shapes, tall.tolist(), strict=True):
         reason = _problem(shape, metres)
         if reason:
-            left_out[reason] = left_out.get(reason, 0) + 1
+            left_out[reason] += 1
         else:
             buildings += [Building(part, metres) for part in polygons_of(shape)]
     if not buildings:
-        raise DataError(f"{path} holds no building that can be used: {_said(left_out)}")
-    return Footprints(tuple(buildings), crs, left_out)
+        said = "; ".join(f"{count} {reason}" for reason, count in left_out.items())
+        raise DataError(f"{path} holds no building that can be used: {said or 'it is empty'}")
+    return Footprints(tuple(buildings), crs, dict(left_out))
 
 
-def _read(path: Path, layer: str | None) -> tuple[NDArray, dict[str, NDArray], str | None]:
+def _read(path: Path, layer: str | None) -> tuple[Array, dict[str, Array], str | None]:
     """Shapes, attributes and the coordinate system of a file."""
     require("pyogrio", f"{path}: reading footprints")
     import pyogrio.raw
@@ -111,8 +107,8 @@ def _read(path: Path, layer: str | None) -> tuple[NDArray, dict[str, NDArray], s
 
 
 def _heights(
-    columns: Mapping[str, NDArray], count: int, height: str, levels: str, storey: float
-) -> NDArray[np.float64]:
+    columns: Mapping[str, Array], count: int, height: str, levels: str, storey: float
+) -> Floats:
     """Metres of every building; NaN where nothing says."""
     metres = np.full(count, np.nan)
     for name, factor in ((height, 1.0), (levels, storey), ("building:levels", storey)):
@@ -131,8 +127,8 @@ def _number(value: Any) -> float:
 
 
 def _placed(
-    path: Path, shapes: NDArray, source: str | None, wanted: str | None
-) -> tuple[NDArray, str | None]:
+    path: Path, shapes: Array, source: str | None, wanted: str | None
+) -> tuple[Array, str | None]:
     """Shapes in metres, and the system they are in."""
     import shapely
 
@@ -145,7 +141,7 @@ def _placed(
         wanted = coordinates.utm_zone(bounds[[0, 2]], bounds[[1, 3]])
     target = coordinates.checked(wanted or source)
 
-    def moved(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    def moved(points: Floats) -> Floats:
         x, y = points.T
         return np.stack(coordinates.converted(x, y, source, target), axis=-1)
 
@@ -161,7 +157,3 @@ def _problem(shape: Any, metres: float) -> str:
     if not shape.is_valid:
         return "has a footprint that crosses itself"
     return "" if metres > 0 else "has no height"
-
-
-def _said(left_out: Mapping[str, int]) -> str:
-    return "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "it is empty"

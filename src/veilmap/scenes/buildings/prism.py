@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats
 from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
 
@@ -30,7 +30,7 @@ class Building:
             raise DataError("a building's footprint must be a valid, non-empty polygon")
 
 
-def heights_of(buildings: Sequence[Building], grid: Grid) -> NDArray[np.float64]:
+def heights_of(buildings: Sequence[Building], grid: Grid) -> Floats:
     """Height of the building over each cell's centre, (rows, columns); 0 for open ground."""
     import shapely
 

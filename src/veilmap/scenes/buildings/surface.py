@@ -4,9 +4,9 @@ import math
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks, files
+from veilmap._util.arrays import Floats
 from veilmap._util.extras import require
 from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
@@ -22,7 +22,7 @@ def read_surface(
     *,
     ground: str | Path | float | None = None,
     outside: float | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """The highest surface in every cell, (rows, columns), in metres above ground.
 
     Parameters
@@ -39,8 +39,7 @@ def read_surface(
     path = files.existing(path)
     heights = _on_grid(path, grid, "max")
     if ground is not None:
-        low = _ground(ground, grid)
-        heights = heights - low
+        heights = heights - _ground(ground, grid)
     missing = np.isnan(heights)
     if missing.any() and outside is None:
         raise DataError(
@@ -59,21 +58,16 @@ def read_surface(
     return np.maximum(filled, 0.0)  # a little below ground is ground
 
 
-def _ground(ground: str | Path | float, grid: Grid) -> NDArray[np.float64] | float:
-    if isinstance(ground, str | Path) and not _is_number(ground):
-        return _on_grid(files.existing(ground), grid, "average")
-    return checks.number("ground", ground)
-
-
-def _is_number(text: object) -> bool:
+def _ground(ground: str | Path | float, grid: Grid) -> Floats | float:
+    """Heights of a terrain model, or the one height that a number or its text names."""
     try:
-        float(str(text))
+        height = float(str(ground))
     except ValueError:
-        return False
-    return True
+        return _on_grid(files.existing(str(ground)), grid, "average")
+    return checks.number("ground", height)
 
 
-def _on_grid(path: Path, grid: Grid, how: str) -> NDArray[np.float64]:
+def _on_grid(path: Path, grid: Grid, how: str) -> Floats:
     """A raster's first band on the cells of a grid, southern row first; NaN where it has none."""
     require("rasterio", f"{path}: reading a surface model")
     import rasterio

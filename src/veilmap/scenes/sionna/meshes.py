@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import files
+from veilmap._util.arrays import Bools, Floats
 from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
 from veilmap.scenes.sionna import trial
@@ -29,12 +30,8 @@ _SHORT_OF = 1 - 1e-4  # a link's last part does not count: a station may stand o
 class Meshes:
     """A scene of Sionna RT over flat ground.
 
-    Attributes
-    ----------
-    source : str
-        The name or file it came from.
-    ground : float
-        z of the ground in the scene's own coordinates; everywhere here z is above it.
+    ``source`` is the name or file it came from, ``ground`` the z of the ground in the scene's own
+    coordinates; everywhere here z is above it.
     """
 
     source: str
@@ -81,13 +78,13 @@ class Meshes:
             )
         return replace(self, ground=self.ground + float(np.nanmin(above)))
 
-    def heights(self, grid: Grid) -> NDArray[np.float64]:
+    def heights(self, grid: Grid) -> Floats:
         """The highest surface over each cell's centre, (rows, columns); 0 for open ground."""
         above = self._surfaces(grid, from_above=True)
         # Where a scene has no surface at all, nothing stands in the way.
         return np.where(above > _FLAT, above, 0.0).reshape(grid.shape)
 
-    def _surfaces(self, grid: Grid, *, from_above: bool) -> NDArray[np.float64]:
+    def _surfaces(self, grid: Grid, *, from_above: bool) -> Floats:
         """The first surface above or below each cell's centre, (M,); NaN where there is none."""
         import mitsuba as mi
 
@@ -99,22 +96,18 @@ class Meshes:
         z = np.array(hit.p.z, dtype=np.float64) - self.ground
         return np.where(np.array(hit.is_valid(), dtype=bool), z, np.nan)
 
-    def covered(self, xyz: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def covered(self, xyz: Floats) -> Bools:
         """Whether there is a surface above each point: it is indoors, or below a roof."""
         return self._hidden(xyz, np.broadcast_to([0.0, 0.0, 1.0], xyz.shape), np.inf)
 
-    def clear(
-        self, user_xyz: NDArray[np.float64], bs_xyz: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
+    def clear(self, user_xyz: Floats, bs_xyz: Floats) -> Bools:
         """Whether no surface stands in each link's way."""
         way = bs_xyz - user_xyz
         length = np.linalg.norm(way, axis=1)
         unit = way / np.maximum(length, 1e-9)[:, None]
         return ~self._hidden(user_xyz, unit, length * _SHORT_OF)
 
-    def _hidden(
-        self, xyz: NDArray[np.float64], direction: NDArray[np.float64], reach: ArrayLike
-    ) -> NDArray[np.bool_]:
+    def _hidden(self, xyz: Floats, direction: Floats, reach: ArrayLike) -> Bools:
         import mitsuba as mi
 
         start = mi.Point3f(self._own(xyz).T)
@@ -122,20 +115,20 @@ class Meshes:
         ray.maxt = mi.Float(np.broadcast_to(reach, len(xyz)).astype(np.float32))
         return np.array(self._scene.mi_scene.ray_test(ray), dtype=bool)
 
-    def _own(self, xyz: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _own(self, xyz: Floats) -> Floats:
         """Points in the scene's own coordinates."""
-        return xyz + np.array([0.0, 0.0, self.ground])
+        return np.add(xyz, [0.0, 0.0, self.ground])
 
     def gains(
         self,
-        user_xyz: NDArray[np.float64],
-        bs_xyz: NDArray[np.float64],
+        user_xyz: Floats,
+        bs_xyz: Floats,
         *,
         frequency: float,
         max_depth: int,
         samples: int,
         seed: int,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Gain in dB of every user and base station, (N, B); −inf where no path was found.
 
         Rays start at the users, one user at a time, so that memory does not grow with users and
@@ -166,7 +159,7 @@ class Meshes:
         except ValueError as error:
             raise DataError(f"{self.source} at {frequency:g} Hz: {error}") from None
 
-    def _place(self, kind: str, xyz: NDArray[np.float64]) -> None:
+    def _place(self, kind: str, xyz: Floats) -> None:
         """Replace the scene's transmitters or receivers."""
         from sionna import rt
 
@@ -176,7 +169,7 @@ class Meshes:
         for number, place in enumerate(self._own(xyz).tolist()):
             self._scene.add(getattr(rt, kind)(f"{kind} {number}", position=place))
 
-    def _powers(self, options: dict[str, int]) -> NDArray[np.float64]:
+    def _powers(self, options: dict[str, int]) -> Floats:
         """Σ|a|² over the paths from the transmitter to every receiver."""
         from sionna import rt
 
@@ -186,7 +179,9 @@ class Meshes:
             self._scene, refraction=False, diffraction=True, diffraction_lit_region=False, **options
         )
         real, imaginary = (np.array(part, dtype=np.float64) for part in paths.a)
-        return (real**2 + imaginary**2).reshape(len(self._scene.receivers), -1).sum(axis=1)
+        return np.asarray(
+            (real**2 + imaginary**2).reshape(len(self._scene.receivers), -1).sum(axis=1)
+        )
 
 
 def _loaded(source: str | Path) -> Any:
