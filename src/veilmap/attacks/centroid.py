@@ -27,7 +27,7 @@ class WeightedCentroid(PointAttack):
 
     def __post_init__(self) -> None:
         if not self.power > 0:
-            raise ConfigurationError(f"power must be greater than 0, not {self.power:g}")
+            raise ConfigurationError(f"power must be above 0, not {self.power:g}", "power")
 
     @property
     def name(self) -> str:
@@ -36,19 +36,17 @@ class WeightedCentroid(PointAttack):
 
     def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
         """Estimates (n, 2) in metres for uploads (n, M); the middle of the map for zeros."""
-        blocks = range(0, max(1, len(uploads)), _USERS_PER_BLOCK)
-        return np.vstack(
-            [self._centres(uploads[i : i + _USERS_PER_BLOCK], transcript.grid) for i in blocks]
-        )
+        starts = range(0, max(1, len(uploads)), _USERS_PER_BLOCK)
+        blocks = (uploads[start : start + _USERS_PER_BLOCK] for start in starts)
+        return np.vstack([centroids(self._weights(block), transcript.grid) for block in blocks])
 
-    def _centres(self, uploads: NDArray, grid: Grid) -> NDArray[np.float64]:
+    def _weights(self, uploads: NDArray) -> NDArray[np.float64]:
+        """What each cell counts, (n, M)."""
         size = np.abs(uploads.astype(np.float64))
         largest = size.max(axis=1, keepdims=True)
         if self.power == float("inf"):
-            weights = (size == largest).astype(np.float64)
-        else:
-            weights = _raised(size / np.where(largest > 0, largest, 1), self.power)
-        return centroids(weights, grid)
+            return (size == largest).astype(np.float64)
+        return _raised(size / np.where(largest > 0, largest, 1), self.power)
 
 
 def _raised(values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
