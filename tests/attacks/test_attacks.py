@@ -25,12 +25,7 @@ from veilmap.attacks import (
     WeightedCentroid,
 )
 from veilmap.attacks.base import medians
-from veilmap.attacks.candidates import (
-    Candidates,
-    _coarse,
-    block_of_cell,
-    expected_gradients,
-)
+from veilmap.attacks.candidates import Candidates, _coarse, block_of_cell, expected_gradients
 from veilmap.attacks.matched_filter import added
 from veilmap.attacks.plane_subtraction import noise_variances
 from veilmap.errors import ConfigurationError, DataError

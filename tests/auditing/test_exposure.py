@@ -27,13 +27,7 @@ def data(scene):
 
 
 def trained(scene, data, **options):
-    return flat.train(
-        data,
-        scene.grid,
-        rounds=ROUNDS,
-        keep_uploads={0, ROUNDS - 1},
-        **options,
-    )
+    return flat.train(data, scene.grid, rounds=ROUNDS, keep_uploads={0, ROUNDS - 1}, **options)
 
 
 @pytest.fixture(scope="module")

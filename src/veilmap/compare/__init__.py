@@ -11,13 +11,7 @@ from veilmap.compare.folds import (
 )
 from veilmap.compare.methods import BASELINES, OURS, ComparisonSettings, Method, methods
 from veilmap.compare.radio_maps import FederatedMap, PooledMap
-from veilmap.compare.running import (
-    Comparison,
-    FoldScore,
-    ScoreFile,
-    compare,
-    described_settings,
-)
+from veilmap.compare.running import Comparison, FoldScore, ScoreFile, compare, described_settings
 
 __all__ = [
     "BASELINES",

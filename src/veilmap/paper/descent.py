@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap.data.links import Links
+from veilmap.figures.content import Values
 from veilmap.model.gradients import LocalGradients, gradients_of
 from veilmap.model.radio_map import Propagation, RadioMap
 from veilmap.paper import theory
@@ -118,8 +118,8 @@ class _Path:
         }
 
     def _sent(
-        self, local: LocalGradients, norms: NDArray[np.float64], weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        self, local: LocalGradients, norms: Values, weights: Values
+    ) -> tuple[Values, Values, float]:
         """Mean clipped gradient, mean noise, and the noise's energy over its budget."""
         clip = self.mechanism.clip
         clipped = local.heights * (clip / np.maximum(norms, clip))[:, None]
@@ -133,11 +133,7 @@ class _Path:
         return weights @ clipped, noise, excess
 
     def _secant(
-        self,
-        before: NDArray[np.float64],
-        by_heights: NDArray[np.float64],
-        by_theta: NDArray[np.float64],
-        weights: NDArray[np.float64],
+        self, before: Values, by_heights: Values, by_theta: Values, weights: Values
     ) -> float:
         """Change of ∇F over the last round per distance gone: a lower bound of L."""
         now = np.append(weights @ self.local.heights, weights @ self.local.propagation)
@@ -147,18 +143,18 @@ class _Path:
     def largest_curvature(self, of_theta: bool = True) -> float:
         """L at the present point, of h and θ together or of h alone."""
 
-        def gradient(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        def gradient(point: Values) -> Values:
             found = self._pooled(point)
             by_theta = found.propagation[0] if of_theta else 0 * self.point[-4:]
             return np.append(found.heights[0], by_theta)
 
         return theory.largest_curvature(gradient, self.point, iterations=30)
 
-    def _map(self, point: NDArray[np.float64]) -> RadioMap:
+    def _map(self, point: Values) -> RadioMap:
         return RadioMap(self.grid, point[:-4], Propagation.from_array(point[-4:]))
 
     def _local(self) -> LocalGradients:
         return gradients_of(self._map(self.point), self.links)
 
-    def _pooled(self, point: NDArray[np.float64]) -> LocalGradients:
+    def _pooled(self, point: Values) -> LocalGradients:
         return gradients_of(self._map(point), self.pooled)

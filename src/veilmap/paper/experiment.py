@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
 from veilmap.errors import ConfigurationError
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Picture
+from veilmap.figures.content import Picture, Values
 from veilmap.paper.results import Finding, Result, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import DEFAULT, Trial, looked_at
@@ -72,7 +71,7 @@ class Experiment(ABC):
 
     def stacked(
         self, outcomes: Outcomes, what: str, mechanism: Mechanism, step: StepRule = DEFAULT
-    ) -> NDArray[np.float64]:
+    ) -> Values:
         """One array of all seeds' trials, (seeds, …)."""
         return np.array([outcomes[self.trial(seed, mechanism, step)][what] for seed in self.seeds])
 

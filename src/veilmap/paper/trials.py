@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap.attacks import GradientInversion, MatchedFilter, WeightedCentroid
 from veilmap.attacks.base import When
@@ -12,6 +11,7 @@ from veilmap.auditing.audit import audit
 from veilmap.data.measurements import Measurements
 from veilmap.federation import Model, NoiseAwareStep, PlainDescent, Recording, Run, train
 from veilmap.federation.steps import StepRule
+from veilmap.figures.content import Values
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.radio_map import Propagation, RadioMap
 from veilmap.paper.tasks import Outcome, Task
@@ -194,7 +194,7 @@ class Snapshot(Task):
         return f"map of round {self.at}, city {self.seed}"
 
 
-def centroid_rmse(run: Run, power: float, users: int, seed: int) -> NDArray[np.float64]:
+def centroid_rmse(run: Run, power: float, users: int, seed: int) -> Values:
     """RMSE in metres of a centroid attacker in each kept round, (R,)."""
     data = city(seed, users).data
     truth = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))

@@ -141,10 +141,7 @@ def errors_figure(audit: Audit, columns: int | None = None) -> Figure:
 
 
 def beliefs_figure(
-    audit: Audit,
-    radio_map: RadioMap,
-    client: ClientId | None = None,
-    columns: int | None = None,
+    audit: Audit, radio_map: RadioMap, client: ClientId | None = None, columns: int | None = None
 ) -> Figure | None:
     """What an attack believes about one user; None where none believes anything.
 

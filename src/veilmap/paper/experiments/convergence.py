@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.figures.content import Curves, Line, Panel
+from veilmap.figures.content import Curves, Line, Panel, Values
 from veilmap.paper import theory
 from veilmap.paper.descent import Descent
 from veilmap.paper.experiment import Experiment, Outcomes
@@ -23,10 +23,7 @@ _RUNS: dict[str, tuple[UploadNoise, float | None]] = {
     "uniform 10, C = 50": (UniformNoise(noise_budget=10, clip=_UNCLIPPED), None),
     "aligned 10, C = 50": (GeometryAligned(noise_budget=10, clip=_UNCLIPPED), None),
     "aligned 50, C = 1": (GeometryAligned(noise_budget=50), None),
-    "aligned 50, C = 1, as written": (
-        GeometryAligned(noise_budget=50),
-        AS_WRITTEN.heights_rate,
-    ),
+    "aligned 50, C = 1, as written": (GeometryAligned(noise_budget=50), AS_WRITTEN.heights_rate),
 }
 
 
@@ -108,12 +105,12 @@ class Checked:
         )
 
     @property
-    def clipping(self) -> NDArray[np.float64]:
+    def clipping(self) -> Values:
         """What clipping may cost in each round by the proof; nothing where nobody is clipped."""
         fourth = np.where(self.outcome["clipped"] > 0, self.outcome["fourth"], 0.0)
         return theory.clipping_loss(self.bound.heights_rate, self.bound.clip, 1.0) * fourth
 
-    def held(self, kappa_0: float | NDArray[np.float64]) -> NDArray[np.bool_]:
+    def held(self, kappa_0: float | Values) -> NDArray[np.bool_]:
         """Whether the bound of the h step holds, by round; F's rounding is allowed for."""
         o = self.outcome
         slack = 1e-12 * o["loss"]
@@ -127,7 +124,7 @@ class Checked:
         return o["theta_change"] <= -self.bound.kappa_theta * o["theta_gradient"] + slack
 
     @property
-    def norms(self) -> NDArray[np.float64]:
+    def norms(self) -> Values:
         """‖∇F‖ by round."""
         return np.sqrt(self.outcome["gradient"] + self.outcome["theta_gradient"])
 

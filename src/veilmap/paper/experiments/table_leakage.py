@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from veilmap.federation.steps import StepRule
+from veilmap.figures.content import Values
 from veilmap.paper.experiment import Experiment, Outcomes, power_name
 from veilmap.paper.results import Finding, Result, Row, Spread, Table
 from veilmap.paper.tasks import Task
@@ -53,7 +51,7 @@ class TableLeakage(Experiment):
         tables = tuple(self._table(name, rows) for name, rows in spreads.items())
         return self.made(tables=(self._paper(), *tables), findings=self._findings(spreads))
 
-    def _by_round(self, rmse: NDArray[np.float64]) -> dict[str, list[Spread]]:
+    def _by_round(self, rmse: Values) -> dict[str, list[Spread]]:
         """RMSE (seeds, ν, rounds) of every ν in the first, middle and last round and on average."""
         shown = {
             str(number): rmse[:, :, self.look(number)]
