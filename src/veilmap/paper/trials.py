@@ -161,15 +161,7 @@ class Snapshot(Task):
 
     def run(self) -> Outcome:
         """Train up to that round."""
-        own = city(self.seed, self.users)
-        trained = train(
-            own.data,
-            own.scene.grid,
-            rounds=self.rounds,
-            seed=self.seed,
-            model=Model(step=self.step),
-            recording=Recording(keep_uploads={self.at - 1}),
-        )
+        trained = _trained(self._trial, (self.at,))
         received = trained.transcript.uploads(self.at - 1).broadcast.radio_map
         return {
             "heights": received.heights,
@@ -186,7 +178,11 @@ class Snapshot(Task):
     @property
     def weight(self) -> float:
         """Training without noise."""
-        return Trial(self.seed, NoNoise(), self.step, self.rounds, self.users).weight
+        return self._trial.weight
+
+    @property
+    def _trial(self) -> Trial:
+        return Trial(self.seed, NoNoise(), self.step, self.rounds, self.users)
 
     @property
     def label(self) -> str:

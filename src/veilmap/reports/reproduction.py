@@ -11,7 +11,7 @@ from typing import Any
 from veilmap import __version__
 from veilmap._util import files
 from veilmap._util.threads import threads
-from veilmap.paper.results import Finding, Result, Table
+from veilmap.paper.experiment import Finding, Result, Table
 from veilmap.reports import html
 from veilmap.reports.html import Html
 

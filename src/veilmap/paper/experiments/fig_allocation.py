@@ -9,9 +9,8 @@ from veilmap.attacks.centroid import centroids
 from veilmap.figures.content import ATTACKER, Curves, Line, MapPanel, Maps, Panel, Values
 from veilmap.geometry.grid import Grid
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Table
 from veilmap.paper.experiments.fig_gradients import typical_gradient
-from veilmap.paper.results import Finding, Result, Table
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, Snapshot
 from veilmap.privacy import noise

@@ -6,8 +6,16 @@ from typing import ClassVar
 import numpy as np
 
 from veilmap.figures.content import Curves, Kind, Line, Panel, Values
-from veilmap.paper.experiment import Experiment, Outcomes, power_name
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.experiment import (
+    Experiment,
+    Finding,
+    Outcomes,
+    Result,
+    Row,
+    Spread,
+    Table,
+    power_name,
+)
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import POWERS
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, UniformNoise
@@ -34,12 +42,7 @@ class FigBudget(Experiment):
 
     def tasks(self) -> list[Task]:
         """Training under both kinds of noise with every budget."""
-        return [
-            self.trial(seed, mechanism)
-            for mu in self.budgets
-            for mechanism in self._pair(mu)
-            for seed in self.seeds
-        ]
+        return self.trials(mechanism for mu in self.budgets for mechanism in self._pair(mu))
 
     def _pair(self, budget: float) -> tuple[Mechanism, Mechanism]:
         aligned = GeometryAligned(noise_budget=budget, tradeoff=self.tradeoff)

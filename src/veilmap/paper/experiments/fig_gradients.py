@@ -8,8 +8,7 @@ from veilmap.attacks.centroid import centroids
 from veilmap.figures.content import ATTACKER, MapPanel, Maps, Values
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Result
+from veilmap.paper.experiment import Experiment, Outcomes, Result
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, Snapshot, city
 from veilmap.privacy import noise

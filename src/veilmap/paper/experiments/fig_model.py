@@ -6,8 +6,7 @@ import numpy as np
 
 from veilmap.figures.content import SideView, Values
 from veilmap.geometry.tracing import Crossings, trace
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Result
+from veilmap.paper.experiment import Experiment, Outcomes, Result
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import city
 

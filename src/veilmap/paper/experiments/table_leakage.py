@@ -4,8 +4,16 @@ from dataclasses import dataclass, replace
 
 from veilmap.federation.steps import StepRule
 from veilmap.figures.content import Values
-from veilmap.paper.experiment import Experiment, Outcomes, power_name
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.experiment import (
+    Experiment,
+    Finding,
+    Outcomes,
+    Result,
+    Row,
+    Spread,
+    Table,
+    power_name,
+)
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, POWERS, STEPS, Trial
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
@@ -36,7 +44,7 @@ class TableLeakage(Experiment):
 
     def tasks(self) -> list[Task]:
         """Training without noise in every setting and city."""
-        return [self.trial(seed, NoNoise(), step) for step in STEPS.values() for seed in self.seeds]
+        return [task for step in STEPS.values() for task in self.trials([NoNoise()], step)]
 
     def trial(self, seed: int, mechanism: Mechanism, step: StepRule = DEFAULT) -> Trial:
         """A training watched by this experiment's attackers."""

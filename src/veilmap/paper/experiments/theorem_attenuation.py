@@ -9,8 +9,7 @@ from veilmap.federation.steps import StepRule
 from veilmap.figures.content import Curves, Kind, Line, Panel, Values
 from veilmap.model.radio_map import Propagation, RadioMap
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import DEFAULT, FLOOR_0, Snapshot, city
 

@@ -12,8 +12,7 @@ from veilmap.figures.content import Curves, Line, Panel, Values
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Finding, Result, Spread, Table
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Spread, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
