@@ -84,7 +84,7 @@ def section(run: OpenRun, user: ClientId, level: int) -> list[Html]:
         if left_out:
             parts.append(html.paragraph(f"Only what was sent is shown: {left_out}."))
         picture = _picture(exposure, transcript, knobs)
-        parts.append(html.picture(figures.png(figures.draw(picture)), picture.caption))
+        parts.append(html.picture(figures.png(picture), picture.caption))
         if any(scheme.estimates for scheme in exposure.schemes.values()):
             parts.append(_table(exposure, knobs))
         if exposure.pending:

@@ -13,17 +13,7 @@ from veilmap.reports.html import Html
 
 @dataclass(frozen=True)
 class _Quantity:
-    """Something that rounds have.
-
-    Attributes
-    ----------
-    field : str
-        Of the history.
-    name, unit : str
-    caption : str
-    unknown, zero : str
-        What to say where no round has it, or where it is 0 throughout.
-    """
+    """A field of the history; what to say where no round has it, or where it is 0 throughout."""
 
     field: str
     name: str
@@ -91,4 +81,4 @@ def _curve(quantity: _Quantity, rounds: np.ndarray, values: np.ndarray) -> Html:
         f"Curve over rounds: {quantity.name} is {first} in round {rounds[0]:.0f} and {last} in"
         f" round {rounds[-1]:.0f}"
     )
-    return html.picture(figures.png(figures.draw(picture)), quantity.caption, seen)
+    return html.picture(figures.png(picture), quantity.caption, seen)
