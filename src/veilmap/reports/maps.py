@@ -41,9 +41,9 @@ def outdoors(
 def section(run: OpenRun) -> list[Html]:
     """Heights, and gain from the base station in the middle."""
     radio_map, scene = run.radio_map(), run.scene
-    shown = [_heights(radio_map.grid, radio_map.heights, "learned", "virtual obstacle")]
+    shown = [_heights(radio_map.grid, radio_map.heights, "learned obstacle", "virtual obstacles")]
     if scene is not None:
-        shown.append(_heights(radio_map.grid, scene.heights, "true", "building"))
+        shown.append(_heights(radio_map.grid, scene.heights, "true building", "buildings"))
     stations, ids = run.stations
     if len(stations) == 0:
         said = html.paragraph("This run was not told where base stations are: no gain is shown.")
@@ -58,10 +58,11 @@ def section(run: OpenRun) -> list[Html]:
     return [html.pictures(shown)]
 
 
-def _heights(grid: Grid, values: NDArray[np.float64], which: str, thing: str) -> Html:
-    picture = figures.heights(grid, values, f"{which} heights")
-    seen = f"Map of the {which} {thing} heights, up to {values.max():.0f} m"
-    return html.picture(figures.png(picture), f"{which.capitalize()} heights of the {thing}s", seen)
+def _heights(grid: Grid, values: NDArray[np.float64], which: str, things: str) -> Html:
+    title = f"{which.split(maxsplit=1)[0]} heights"
+    seen = f"Map of the {which} heights, up to {values.max():.0f} m"
+    picture = figures.heights(grid, values, title)
+    return html.picture(figures.png(picture), f"{title.capitalize()} of the {things}", seen)
 
 
 def _gain(
