@@ -18,7 +18,9 @@ from veilmap.geometry.grid import Grid
 When = int | Literal["all"]
 """A round, or all kept rounds together."""
 
-Places = Mapping[ClientId, NDArray[np.float64]]
+Values = NDArray[np.float64]
+
+Places = Mapping[ClientId, Values]
 """The true position (2,) of every user, in metres."""
 
 
@@ -27,9 +29,9 @@ class Placed:
     """Users and where an attack places them, (n, 2), in metres."""
 
     clients: tuple[ClientId, ...]
-    xy: NDArray[np.float64] = field(repr=False)
+    xy: Values = field(repr=False)
 
-    def errors(self, true_xy: Places) -> NDArray[np.float64]:
+    def errors(self, true_xy: Places) -> Values:
         """Distance from the truth, (n,), in metres."""
         truth = np.array([true_xy[client] for client in self.clients]).reshape(-1, 2)
         return np.linalg.norm(self.xy - truth, axis=1)
@@ -57,15 +59,15 @@ class Posterior:
         """One user's probabilities as an image, (rows, columns)."""
         return self.probability[self.clients.index(client)].reshape(self.grid.shape)
 
-    def modes(self) -> NDArray[np.float64]:
+    def modes(self) -> Values:
         """The most probable place of every user, (n, 2), in metres."""
         return self.grid.centres[self.evidence.argmax(axis=1)]
 
-    def means(self) -> NDArray[np.float64]:
+    def means(self) -> Values:
         """The mean place of every user, (n, 2): the guess with the least squared error."""
         return self.probability.astype(np.float64) @ self.grid.centres
 
-    def entropy(self) -> NDArray[np.float64]:
+    def entropy(self) -> Values:
         """What the attacker does not know of every user, (n,), in bits; log2 K at most."""
         p = self.probability.astype(np.float64)
         return -np.sum(p * np.log2(np.maximum(p, 1e-300)), axis=1)
@@ -98,7 +100,7 @@ class Estimates:
     posteriors: Mapping[When, Posterior] = field(default_factory=dict, repr=False)
     candidates: Candidates | None = field(default=None, repr=False)
 
-    def errors(self, true_xy: Places) -> dict[When, NDArray[np.float64]]:
+    def errors(self, true_xy: Places) -> dict[When, Values]:
         """Distance of every estimate from the truth, in metres, by round and for "all"."""
         return {when: placed.errors(true_xy) for when, placed in self.placed.items()}
 
@@ -144,7 +146,7 @@ class PointAttack(Attack):
     """An attack that turns one upload into one place; over rounds it takes the median."""
 
     @abstractmethod
-    def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
+    def positions(self, uploads: NDArray, transcript: Transcript) -> Values:
         """Estimates (n, 2) in metres for uploads (n, M)."""
 
     def locate(self, transcript: Transcript) -> Estimates:
@@ -158,7 +160,7 @@ class PointAttack(Attack):
 
 def medians(rounds: Iterable[Placed]) -> Placed:
     """Each user's median place over several rounds."""
-    by_client: dict[ClientId, list[NDArray[np.float64]]] = {}
+    by_client: dict[ClientId, list[Values]] = {}
     for placed in rounds:
         for client, xy in zip(placed.clients, placed.xy, strict=True):
             by_client.setdefault(client, []).append(xy)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap.attacks.base import PointAttack
+from veilmap.attacks.base import PointAttack, Values
 from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry.grid import Grid
@@ -34,13 +34,13 @@ class WeightedCentroid(PointAttack):
         """For tables."""
         return "centroid ν = ∞" if self.power == float("inf") else f"centroid ν = {self.power:g}"
 
-    def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
+    def positions(self, uploads: NDArray, transcript: Transcript) -> Values:
         """Estimates (n, 2) in metres for uploads (n, M); the middle of the map for zeros."""
         starts = range(0, max(1, len(uploads)), _USERS_PER_BLOCK)
         blocks = (uploads[start : start + _USERS_PER_BLOCK] for start in starts)
         return np.vstack([centroids(self._weights(block), transcript.grid) for block in blocks])
 
-    def _weights(self, uploads: NDArray) -> NDArray[np.float64]:
+    def _weights(self, uploads: NDArray) -> Values:
         """What each cell counts, (n, M)."""
         size = np.abs(uploads.astype(np.float64))
         largest = size.max(axis=1, keepdims=True)
@@ -49,7 +49,7 @@ class WeightedCentroid(PointAttack):
         return _raised(size / np.where(largest > 0, largest, 1), self.power)
 
 
-def _raised(values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
+def _raised(values: Values, power: float) -> Values:
     """Values to a power; a whole one by squaring, which is several times faster."""
     if power != int(power) or power > 64:
         return values**power
@@ -62,7 +62,7 @@ def _raised(values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
     return result
 
 
-def centroids(weights: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
+def centroids(weights: Values, grid: Grid) -> Values:
     """Centres of mass (n, 2) in metres of weights (n, M); the middle of the map for zeros."""
     total = weights.sum(axis=1, keepdims=True)
     weights = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / grid.cells)

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
-from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
+from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, Values, When
 from veilmap.attacks.candidates import Candidates
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenSum, Transcript
@@ -70,7 +69,7 @@ class Differencing(Attack):
         transcript: Transcript,
         grid: Grid,
         rounds: Sequence[SeenSum],
-        matches: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+        matches: Sequence[tuple[Values, Values]],
     ) -> Posterior:
         """Crowd as the prior, own match as the evidence."""
         everybody = list(dict.fromkeys(client for seen in rounds for client in seen.clients))
@@ -88,9 +87,7 @@ class Differencing(Attack):
         return Posterior(grid, clients, evidence[pattern_of].astype(np.float32))
 
 
-def _unmixed(
-    taking_part: NDArray[np.float64], patterns: NDArray[np.float64], seen: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _unmixed(taking_part: Values, patterns: Values, seen: Values) -> tuple[Values, Values]:
     """Each pattern's own match (·, K), and how much of it the equations can show (·,).
 
     Solves seen = taking_part · own for the part of it that differs between rounds, with a
@@ -105,9 +102,7 @@ def _unmixed(
     return found, np.einsum("pr,rp->p", mixing, own_rounds)
 
 
-def _matches(
-    seen: SeenSum, candidates: Candidates, clip: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> tuple[Values, Values]:
     """How well one round's sum matches every place, and how well one user there should, (K,).
 
     In units of what one user's match is on average, so that rounds can be compared.
@@ -124,9 +119,7 @@ def _matches(
     return of_sum / unit, own / unit
 
 
-def _log_ratio(
-    found: NDArray[np.float64], resolved: NDArray[np.float64], own: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _log_ratio(found: Values, resolved: Values, own: Values) -> Values:
     """Log-likelihood of "the user is here" against "elsewhere", (·, K).
 
     A user at a place adds resolved · own to the match found there; what other users and
@@ -139,7 +132,7 @@ def _log_ratio(
     return signal * (found / scatter) - 0.5 * signal**2
 
 
-def _taking_part(rounds: Sequence[SeenSum], clients: Sequence[ClientId]) -> NDArray[np.float64]:
+def _taking_part(rounds: Sequence[SeenSum], clients: Sequence[ClientId]) -> Values:
     """1 where a user was in a round's sum, (R, N)."""
     sets = [set(seen.clients) for seen in rounds]
     return np.array([[client in present for client in clients] for present in sets], np.float64)

@@ -10,7 +10,7 @@ from veilmap._kernels import candidates as kernels
 from veilmap._kernels.arguments import Sites, Uploads
 from veilmap._util import checks
 from veilmap._util.threads import even_parts, run_parts
-from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
+from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, Values, When
 from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.matched_filter import MatchedFilter
 from veilmap.attacks.plane_subtraction import noise_variances
@@ -124,9 +124,7 @@ class _View:
     row_of: Mapping[ClientId, int]
     uploads: Uploads
 
-    def log_evidence(
-        self, rows: NDArray[np.int64], places: NDArray[np.float64], gains: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def log_evidence(self, rows: NDArray[np.int64], places: Values, gains: Values) -> Values:
         """How well each place explains the upload of its row; 0 for users who were away."""
         there = np.flatnonzero(rows >= 0)
         gains = self.candidates.less_offsets(gains[there], self.broadcast)
@@ -149,9 +147,9 @@ class _View:
 def _best(
     views: Sequence[_View],
     clients: Sequence[ClientId],
-    options: NDArray[np.float64],
-    gains: NDArray[np.float64] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    options: Values,
+    gains: Values | None = None,
+) -> tuple[Values, Values]:
     """The option (n, o, 2) of each client with the most evidence over all views, and that."""
     candidates = views[0].candidates
     places = candidates.places(options.reshape(-1, 2))

@@ -234,8 +234,6 @@ class Witness:
         known = self._truth(user, number, knobs)
         return Exposure(user, number, schemes, pending, summed=len(clients), **known)
 
-    # ---- gradients and noise
-
     def _compute_gradients(
         self, number: int, users: tuple[ClientId, ...]
     ) -> tuple[LocalGradients, NDArray[np.float64]]:
@@ -270,8 +268,6 @@ class Witness:
         aligned, grid = knobs.schemes["aligned"], self.transcript.grid
         deviations = np.sqrt(aligned.variances(clipped, grid, positions[0]))
         return {"position": positions[0], "norm": norm, "deviations": deviations}
-
-    # ---- attacks
 
     def _attack(
         self, number: int, upload: bytes, links: int, mechanism: Mechanism, prepared: bool
