@@ -13,7 +13,6 @@ from veilmap._kernels import allocation
 from veilmap._kernels import candidates as kernels
 from veilmap._kernels.arguments import Axes, Sites, Uploads
 from veilmap.attacks import (
-    ATTACKS,
     Differencing,
     Estimates,
     GradientInversion,
@@ -26,15 +25,23 @@ from veilmap.attacks import (
     WeightedCentroid,
 )
 from veilmap.attacks.base import medians
-from veilmap.attacks.blocks import Blocks
-from veilmap.attacks.candidates import Candidates, _coarse, expected_gradients
-from veilmap.attacks.planes import noise_variances
-from veilmap.attacks.posterior import added
-from veilmap.attacks.remembered import RememberedCandidates
+from veilmap.attacks.candidates import Candidates, _coarse, block_of_cell, expected_gradients
+from veilmap.attacks.matched_filter import added
+from veilmap.attacks.plane_subtraction import noise_variances
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.federation import SeenRound, SeenSum, Transcript
 from veilmap.privacy.mechanisms.aligned import unit_free
 
 GRID = vm.Grid(2.0, (10, 20))
+ATTACKS = {
+    "prior": PriorOnly,
+    "centroid": WeightedCentroid,
+    "plane-inversion": PlaneInversion,
+    "plane-subtraction": PlaneSubtraction,
+    "matched-filter": MatchedFilter,
+    "gradient-inversion": GradientInversion,
+    "differencing": Differencing,
+}
 ON_UPLOADS = [name for name, kind in ATTACKS.items() if "uploads" in kind.sees]
 
 
@@ -108,29 +115,32 @@ def test_uploads_of_zeros_break_nothing(name):
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_transcript_that_does_not_hold_enough_is_refused(name, open_run):
     attack, full = ATTACKS[name](), open_run.transcript
-    with pytest.raises(vm.VeilmapError, match="keep_uploads"):
+    with pytest.raises(ConfigurationError) as caught:
         attack.locate(replace(full, rounds={}))
+    assert caught.value.parameter == "keep_uploads"
     for sees in {"uploads", "sums"} - attack.sees:
-        with pytest.raises(vm.VeilmapError, match=f"sees only {sees}"):
+        with pytest.raises(ConfigurationError) as caught:
             attack.locate(replace(full, server_sees=sees))
+        assert caught.value.parameter == "server_sees"
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "parameter"),
     [
-        (lambda: WeightedCentroid(0), "power must be greater than 0"),
-        (lambda: PlaneSubtraction(smoothing=-1), "smoothing must be at least 0"),
-        (lambda: MatchedFilter(ways_to_differ=0), "ways_to_differ must be greater"),
-        (lambda: GradientInversion(starts=0), "starts must be at least 1"),
-        (lambda: GradientInversion(residual_db=0), "residual_db must be greater"),
-        (lambda: Differencing(confidence=0), "confidence must be greater"),
-        (lambda: PriorOnly(prior=[1.0]).guess(GRID), "needs 200 weights"),
-        (lambda: PriorOnly(prior=np.zeros(200)).guess(GRID), "not all 0"),
+        (lambda: WeightedCentroid(0), "power"),
+        (lambda: PlaneSubtraction(smoothing=-1), "smoothing"),
+        (lambda: MatchedFilter(ways_to_differ=0), "ways_to_differ"),
+        (lambda: GradientInversion(starts=0), "starts"),
+        (lambda: GradientInversion(residual_db=0), "residual_db"),
+        (lambda: Differencing(confidence=0), "confidence"),
+        (lambda: PriorOnly(prior=[1.0]).guess(GRID), "prior"),
+        (lambda: PriorOnly(prior=np.zeros(200)).guess(GRID), "prior"),
     ],
 )
-def test_wrong_parameters_are_refused(make, message):
-    with pytest.raises(vm.VeilmapError, match=message):
+def test_wrong_parameters_are_refused(make, parameter):
+    with pytest.raises(ConfigurationError) as caught:
         make()
+    assert caught.value.parameter == parameter
 
 
 # What each one is.
@@ -235,10 +245,10 @@ def test_templates_sum_their_products_over_blocks(city):
     made = expected_gradients(
         radio_map, places, scene.base_stations, np.full((2, len(scene.base_stations)), -80.0)
     )
-    blocks = Blocks(scene.grid.shape)
+    block_of = block_of_cell(scene.grid)
     pairs = (made.expected**2, made.shifted**2, made.expected * made.shifted)
     for number, product in enumerate(pairs):
-        sums = blocks.means(product.astype(np.float64)) * np.bincount(blocks.of_cell)
+        sums = [np.bincount(block_of, row) for row in product.astype(np.float64)]
         np.testing.assert_allclose(made.products[:, number], sums, rtol=1e-3, atol=1e-12)
 
 
@@ -329,7 +339,7 @@ def remembered(open_run):
     """Templates of the first broadcast, which all of these sums answer."""
     transcript = open_run.transcript
     broadcast = transcript.uploads(0).broadcast.radio_map
-    return RememberedCandidates.answering(Candidates.of(transcript, 1.5), broadcast)
+    return Candidates.of(transcript, 1.5).answering(broadcast)
 
 
 def test_two_sums_that_differ_by_one_user_give_that_user_away(city, open_run, remembered):
@@ -365,7 +375,7 @@ def test_sums_over_always_the_same_users_tell_no_more_than_guessing(city):
     guess = rms(PriorOnly().locate(run.transcript).errors(truth)["all"])
     errors = Differencing().locate(run.transcript).errors(truth)
     assert min(rms(each) for each in errors.values()) > 0.9 * guess
-    with pytest.raises(vm.VeilmapError, match="only sums"):
+    with pytest.raises(DataError):
         run.transcript.uploads(0)
 
 
@@ -379,7 +389,6 @@ def test_a_posterior_is_what_probability_says():
     np.testing.assert_allclose(belief.probability, p, rtol=1e-6)
     np.testing.assert_allclose(belief.entropy(), [1.75, 2.0], rtol=1e-6)
     np.testing.assert_array_equal(belief.credible_region(0.7)[0], [True, True, False, False])
-    np.testing.assert_allclose(belief.credible_area(0.7), [2 * 4.0, 3 * 4.0])
     np.testing.assert_allclose(belief.modes()[0], [1.0, 1.0])
     np.testing.assert_allclose(belief.means()[1], [4.0, 1.0])
     assert belief.map_of(7).shape == (1, 4)

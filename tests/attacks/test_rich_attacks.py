@@ -98,13 +98,7 @@ def test_the_device_is_what_the_second_template_is_for():
 def calibrated(data, grid, rounds=4, **settings):
     step = NoiseAwareStep(start_propagation=vm.Propagation.of_degrees(3))
     return flat.train(
-        data,
-        grid,
-        rounds=rounds,
-        seed=0,
-        step=step,
-        calibrate=["stations"],
-        **settings,
+        data, grid, rounds=rounds, seed=0, step=step, calibrate=["stations"], **settings
     )
 
 

@@ -20,8 +20,8 @@ from veilmap.errors import ConfigurationError, DataError
 from veilmap.federation import Recording
 from veilmap.figures.content import Curves, Line, MapPanel, Maps, Panel, SideView
 from veilmap.paper import experiments, running, tasks
+from veilmap.paper.experiment import Finding, Result, Spread, Table
 from veilmap.paper.experiments import EXPERIMENTS
-from veilmap.paper.results import Finding, Result, Spread, Table
 from veilmap.paper.running import TaskPlan
 from veilmap.paper.tasks import Store
 from veilmap.paper.trials import DEFAULT, FLOOR_0, POWERS, STEPS, Trial, looked_at

@@ -18,7 +18,7 @@ from veilmap.federation import Run
 from veilmap.federation.config import RunConfig
 from veilmap.federation.public import write_stations
 from veilmap.figures.content import MapPanel, Maps
-from veilmap.reports import exposures, html, training
+from veilmap.reports import exposures, html, pages
 from veilmap.reports.maps import nearest_to_middle
 from veilmap.reports.words import promise as promise_in_words
 from veilmap.runs.opened import OpenRun
@@ -116,9 +116,9 @@ def vm_main(*arguments):
     main(list(arguments))
 
 
-def undrawn(figure):
-    """The size of a figure as a PNG file begins with it: drawing takes most of a page's time."""
-    width, height = (int(150 * inches) for inches in figure.get_size_inches())
+def undrawn(picture):
+    """The size of a picture as a PNG file begins with it: drawing takes most of a page's time."""
+    width, height = (int(150 * inches) for inches in figures.draw(picture).get_size_inches())
     return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + width.to_bytes(4) + height.to_bytes(4)
 
 
@@ -338,7 +338,7 @@ def test_without_measurements_the_rest_is_written(capsys, quick, runs, tmp_path)
             shutil.copytree(runs / f"{name}.study", beside)
         config = RunConfig.load(beside)
         replace(config, source=config.source | {"data": "/gone.parquet"}).save(beside)
-        code, _, _ = command(capsys, "report", str(copy), "only a study includes them")
+        code, _, _ = command(capsys, "report", str(copy), "--study")
         assert code == 0
         page = Page(beside / "report.html")
         assert "not at hand: /gone.parquet does not exist" in page.text
@@ -427,10 +427,10 @@ def test_what_is_not_known_of_training_is_said(quick, runs):
         replace(row, loss=np.nan, mae_db=np.nan, noise_energy=np.nan, epsilon=np.nan)
         for row in history
     ]
-    (said,) = training.section(unknown)
+    (said,) = pages.training_section(unknown)
     for words in ("loss is not known", "no test users", "energy is not known", "no ε to show"):
         assert words in said
-    (shown,) = training.section(history)
+    (shown,) = pages.training_section(history)
     assert shown.count("<img") == 4
 
 

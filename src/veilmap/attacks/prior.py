@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from veilmap._util import checks
 from veilmap.attacks.base import Attack, Estimates, Placed, When
 from veilmap.errors import ConfigurationError
+from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry.grid import Grid
 
@@ -34,12 +35,11 @@ class PriorOnly(Attack):
         self.check(transcript)
         guess = self.guess(transcript.grid)
         rounds = dict(sorted(transcript.rounds.items()))
-        seen_by: dict[When, tuple] = {n: transcript.wanted([seen]) for n, seen in rounds.items()}
-        seen_by["all"] = transcript.wanted(rounds.values())
-        placed = {
-            when: Placed(clients, np.tile(guess, (len(clients), 1)))
-            for when, clients in seen_by.items()
+        clients: dict[When, tuple[ClientId, ...]] = {
+            number: transcript.wanted([seen]) for number, seen in rounds.items()
         }
+        clients["all"] = transcript.wanted(rounds.values())
+        placed = {w: Placed(own, np.tile(guess, (len(own), 1))) for w, own in clients.items()}
         return Estimates(self.name, placed)
 
     def guess(self, grid: Grid) -> NDArray[np.float64]:
@@ -47,10 +47,9 @@ class PriorOnly(Attack):
         if self.prior is None:
             return grid.centres.mean(axis=0)
         weights = checks.floats("prior", self.prior).ravel()
-        if weights.shape != (grid.cells,):
-            raise ConfigurationError(f"the prior needs {grid.cells} weights, not {len(weights)}")
-        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        fits = weights.shape == (grid.cells,) and np.isfinite(weights).all()
+        if not (fits and (weights >= 0).all() and weights.sum() > 0):
             raise ConfigurationError(
-                "the prior's weights must be finite, not negative, and not all 0"
+                f"prior takes {grid.cells} finite weights, none negative and not all 0", "prior"
             )
         return weights @ grid.centres / weights.sum()

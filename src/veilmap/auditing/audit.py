@@ -1,7 +1,7 @@
 """What attackers find out about users of a run: the only place where the truth is known."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from veilmap.attacks import (
     PriorOnly,
     WeightedCentroid,
 )
-from veilmap.attacks.base import When
+from veilmap.attacks.base import Places, When
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -37,7 +37,7 @@ DISTANCES = (10, 50, 100)  # metres
 _MOST_ROUNDS = 5
 _Z = 1.96  # 95 % of a normal distribution lies within
 
-Truth = Crowd | Mapping[ClientId, NDArray[np.float64]]
+Truth = Crowd | Places
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Score:
-    """How well one attack did in one round, or with all audited rounds together.
+    """How well one attack did in one round (from 0), or with all audited rounds together.
 
     Attributes
     ----------
-    attack : str
-    when : int or "all"
-        The round, from 0.
-    users : int
     rmse, median, within_95 : Measured
         Of the distance to the truth, in metres: root mean square, 50 % circular error (which
         is the median), 95 % circular error.
@@ -86,8 +82,6 @@ class Audit:
 
     Attributes
     ----------
-    mechanism : Mechanism
-    server_sees : "uploads" or "sums"
     promise : str
         The guarantee in words, or why there is none.
     epsilon : float
@@ -96,9 +90,6 @@ class Audit:
         Of the map; NaN where no test data was at hand.
     rounds : tuple of int
         Those that were audited, from 0.
-    scores : tuple of Score
-    estimates : mapping from attack to Estimates
-    truth : mapping from user to position
     """
 
     mechanism: Mechanism
@@ -109,7 +100,7 @@ class Audit:
     rounds: tuple[int, ...]
     scores: tuple[Score, ...]
     estimates: Mapping[str, Estimates] = field(repr=False)
-    truth: Mapping[ClientId, NDArray[np.float64]] = field(repr=False)
+    truth: Places = field(repr=False)
 
     @property
     def study(self) -> str:
@@ -120,21 +111,24 @@ class Audit:
         return STUDY if has_guarantee(self.mechanism) else ""
 
     @property
+    def _rivals(self) -> Sequence[Score]:
+        """Scores of attacks that look at something, if there are any."""
+        return [s for s in self.scores if s.attack != PriorOnly.name] or self.scores
+
+    @property
     def strongest(self) -> Score:
         """The attack that places the typical user best."""
-        rivals = [score for score in self.scores if score.attack != PriorOnly.name]
-        return min(rivals or self.scores, key=lambda score: score.median.value)
+        return min(self._rivals, key=lambda score: score.median.value)
 
     @property
     def prior(self) -> Score:
         """What guessing without any upload gives."""
-        return next(s for s in self.scores if s.attack == PriorOnly.name and s.when == "all")
+        return self.score(PriorOnly.name, "all")
 
     @property
     def closest_rmse(self) -> float:
         """The least RMSE of any attack over that of the prior: 1 if nothing was learned."""
-        rivals = [s.rmse.value for s in self.scores if s.attack != PriorOnly.name]
-        return min(rivals, default=self.prior.rmse.value) / self.prior.rmse.value
+        return min(score.rmse.value for score in self._rivals) / self.prior.rmse.value
 
     def score(self, attack: str, when: When) -> Score:
         """One attack's score."""
@@ -142,10 +136,7 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; rounds count from 1 there, and NaN is null."""
-        scores = [
-            asdict(score) | {"when": score.when if score.when == "all" else int(score.when) + 1}
-            for score in self.scores
-        ]
+        scores = [asdict(one) | {"when": _from_one(one.when)} for one in self.scores]
         strongest = self.strongest
         return ({"study": self.study} if self.study else {}) | {
             "mechanism": to_plain(self.mechanism) | {"name": self.mechanism.name},
@@ -156,13 +147,18 @@ class Audit:
             "rounds": [number + 1 for number in self.rounds],
             "strongest": {
                 "attack": strongest.attack,
-                "when": "all" if strongest.when == "all" else int(strongest.when) + 1,
+                "when": _from_one(strongest.when),
                 "median_m": strongest.median.value,
                 "rmse_m": strongest.rmse.value,
             },
             "least_rmse_over_prior": self.closest_rmse,
             "scores": scores,
         }
+
+
+def _from_one(when: When) -> When:
+    """A round counted from 1, for people."""
+    return when if when == "all" else int(when) + 1
 
 
 def audit(
@@ -234,7 +230,9 @@ def _chosen(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
     """The transcript with only the rounds to audit."""
     kept = sorted(transcript.rounds)
     if not kept:
-        raise ConfigurationError("the run kept no round to audit: train with keep_uploads")
+        raise ConfigurationError(
+            "the run kept no round to audit: train with keep_uploads", "rounds"
+        )
     fields = {n for n in kept if transcript.rounds[n].broadcast.radio_map.field is not None}
     if rounds is None:
         usable = [number for number in kept if number not in fields] or kept
@@ -244,11 +242,14 @@ def _chosen(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
         if number in fields:
             raise ConfigurationError(
                 f"round {number + 1} learns a residual field, which no attack here reads; audit"
-                " earlier rounds"
+                " earlier rounds",
+                "rounds",
             )
         if number not in transcript.rounds:
             known = ", ".join(str(n + 1) for n in kept[:12]) + (", …" if len(kept) > 12 else "")
-            raise ConfigurationError(f"round {number + 1} was not kept; there are {known}")
+            raise ConfigurationError(
+                f"round {number + 1} was not kept; there are {known}", "rounds"
+            )
     return replace(transcript, rounds={n: transcript.rounds[n] for n in sorted(set(rounds))})
 
 
@@ -265,41 +266,34 @@ def _positions(truth: Truth, transcript: Transcript) -> dict[ClientId, NDArray[n
     if not isinstance(truth, Mapping):
         truth = dict(zip(truth.users.tolist(), truth.mean_positions(), strict=True))
     clients = transcript.wanted(transcript.rounds.values())
-    for client in clients:
-        if client not in truth:
-            raise ConfigurationError(f"the true position of user {client} is not given")
+    if unknown := [client for client in clients if client not in truth]:
+        raise ConfigurationError(f"the true position of user {unknown[0]} is not given", "truth")
     return {client: np.asarray(truth[client], dtype=np.float64) for client in clients}
 
 
-def _scores(estimates: Estimates, truth: Mapping[ClientId, NDArray[np.float64]]) -> list[Score]:
-    scores = []
+def _scores(estimates: Estimates, truth: Places) -> Iterator[Score]:
     for when, errors in estimates.errors(truth).items():
         if len(errors) == 0:  # nobody who is attacked was in that round
             continue
         belief = estimates.posteriors.get(when)
-        scores.append(
-            Score(
-                estimates.attack,
-                when,
-                len(errors),
-                _root_mean_square(errors),
-                _quantile(errors, 0.5),
-                _quantile(errors, 0.95),
-                {metres: _share(errors <= metres) for metres in DISTANCES},
-                float(np.median(belief.entropy())) if belief else None,
-                float(belief.covers(truth).mean()) if belief else None,
-            )
+        yield Score(
+            estimates.attack,
+            when,
+            len(errors),
+            _root_mean_square(errors),
+            _quantile(errors, 0.5),
+            _quantile(errors, 0.95),
+            {metres: _share(errors <= metres) for metres in DISTANCES},
+            float(np.median(belief.entropy())) if belief else None,
+            float(belief.covers(truth).mean()) if belief else None,
         )
-    return scores
 
 
 def _root_mean_square(errors: NDArray[np.float64]) -> Measured:
     """The interval is that of the mean square, by the central limit theorem."""
-    squares = errors**2
+    squares, n = errors**2, len(errors)
     mean = float(squares.mean())
-    apart = (
-        _Z * float(squares.std(ddof=1)) / math.sqrt(len(errors)) if len(errors) > 1 else math.inf
-    )
+    apart = _Z * float(squares.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
     return Measured(math.sqrt(mean), math.sqrt(max(mean - apart, 0)), math.sqrt(mean + apart))
 
 

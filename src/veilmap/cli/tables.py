@@ -12,7 +12,7 @@ from rich.text import Text
 
 from veilmap import reports
 from veilmap.auditing.audit import Audit
-from veilmap.paper import results
+from veilmap.paper import experiment as results
 from veilmap.paper.experiment import Experiment
 from veilmap.reports.demo import Row
 

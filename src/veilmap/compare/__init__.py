@@ -9,15 +9,16 @@ from veilmap.compare.folds import (
     few_links,
     without_patterns,
 )
-from veilmap.compare.methods import BASELINES, OURS, ComparisonSettings, Method, methods
-from veilmap.compare.radio_maps import FederatedMap, PooledMap
-from veilmap.compare.running import (
-    Comparison,
-    FoldScore,
-    ScoreFile,
-    compare,
-    described_settings,
+from veilmap.compare.methods import (
+    BASELINES,
+    OURS,
+    ComparisonSettings,
+    FederatedMap,
+    Method,
+    PooledMap,
+    methods,
 )
+from veilmap.compare.running import Comparison, FoldScore, ScoreFile, compare, described_settings
 
 __all__ = [
     "BASELINES",

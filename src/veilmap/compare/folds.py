@@ -21,15 +21,9 @@ _BLOCKS_ALONG = 10
 class Fold:
     """One way to learn from some rows and be judged on others.
 
-    Attributes
-    ----------
-    scheme : str
-        How rows were set aside, such as "blocks of 100 m".
-    number : int
-    train, test : Measurements
-    part : (J,) int
-        For every row of ``train`` a group that stays together when validation data are set
-        aside from it as the test data were.
+    ``scheme`` says how rows were set aside, such as "blocks of 100 m"; ``part`` gives every row
+    of ``train`` a group that stays together when validation data are set aside from it as the
+    test data were.
     """
 
     scheme: str
@@ -72,13 +66,10 @@ def few_links(data: Measurements, links: int, folds: int = 5, *, seed: int = 0) 
             raise ConfigurationError(
                 f"there are only {len(fold.train)} links to take {least} from", "links"
             )
-        rows = stream(seed, Purpose.FEW_LINKS, fold.number).choice(
-            len(fold.train), least, replace=False
-        )
-        kept = np.sort(rows)
-        yield Fold(
-            f"{least} links", fold.number, fold.train.select(kept), fold.test, fold.part[kept]
-        )
+        generator = stream(seed, Purpose.FEW_LINKS, fold.number)
+        kept = np.sort(generator.choice(len(fold.train), least, replace=False))
+        train, part = fold.train.select(kept), fold.part[kept]
+        yield Fold(f"{least} links", fold.number, train, fold.test, part)
 
 
 @dataclass(frozen=True)
@@ -116,24 +107,21 @@ class Splits:
 
     def split(self, data: Measurements) -> Iterator[Fold]:
         """The folds of every scheme."""
-        makers = {"users": self._users, "blocks": self._blocks, "few": self._few}
         for scheme in self.schemes:
-            for made in makers[scheme](data):
+            for made in self._made(scheme, data):
                 yield from islice(made, self.first)
 
-    def _users(self, data: Measurements) -> Iterator[Iterator[Fold]]:
-        yield by_users(data, self.folds, seed=self.seed)
-
-    def _blocks(self, data: Measurements) -> Iterator[Iterator[Fold]]:
+    def _made(self, scheme: str, data: Measurements) -> list[Iterator[Fold]]:
+        """All folds of a scheme; of few links, for each number of them."""
+        if scheme == "users":
+            return [by_users(data, self.folds, seed=self.seed)]
+        if scheme == "few":
+            return [few_links(data, links, self.folds, seed=self.seed) for links in self.few]
         block = self.block
         if block is None:
             ground = float(np.ptp(data.user_xyz[:, :2], axis=0).max())
             block = round_number(ground / _BLOCKS_ALONG, "users are")
-        yield by_blocks(data, self.folds, block=block, seed=self.seed)
-
-    def _few(self, data: Measurements) -> Iterator[Iterator[Fold]]:
-        for links in self.few:
-            yield few_links(data, links, self.folds, seed=self.seed)
+        return [by_blocks(data, self.folds, block=block, seed=self.seed)]
 
 
 def _folds(

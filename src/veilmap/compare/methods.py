@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,15 @@ from veilmap.baselines import (
     OrdinaryKriging,
     RegressionKriging,
 )
+from veilmap.baselines.base import fitted
 from veilmap.compare.folds import Fold
-from veilmap.compare.radio_maps import FederatedMap, PooledMap
+from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
+from veilmap.federation import Run
 from veilmap.federation.model import Calibrated
 from veilmap.federation.selection import ModelChoice, ModelTrial, choose, preferred
 from veilmap.geometry.grid import Grid
+from veilmap.model.radio_map import HasMeasurements, RadioMap
 from veilmap.privacy.accounting import has_guarantee
 from veilmap.privacy.mechanisms import (
     AggregateGaussian,
@@ -39,23 +43,72 @@ BASELINES: Mapping[str, Estimator] = {
 }
 
 
+@dataclass(eq=False)
+class PooledMap(Estimator):
+    """A radio map learned from all links in one place.
+
+    ``model`` says what it has beside the paper's obstacles; ``buildings`` are public heights.
+    """
+
+    grid: Grid
+    model: ModelChoice = field(default_factory=ModelChoice)
+    rounds: int = 100
+    buildings: NDArray[np.float64] | None = field(default=None, repr=False)
+    radio_map_: RadioMap | None = field(default=None, init=False, repr=False)
+
+    def fit(self, data: Measurements) -> "PooledMap":
+        """Train without clipping, with exact θ and field."""
+        self.radio_map_ = self.model.fit(
+            data, self.grid, rounds=self.rounds, buildings=self.buildings
+        )
+        return self
+
+    def predict_by_station(
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
+    ) -> NDArray[np.float64]:
+        """Gain of each link in dB, without offsets of base stations or devices."""
+        return fitted(self.radio_map_).predict(user, mast)
+
+    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
+        """What the devices would read, in dB."""
+        return fitted(self.radio_map_).predict_links(data)
+
+
+@dataclass(eq=False)
+class FederatedMap(PooledMap):
+    """A radio map learned in rounds from users who keep their links.
+
+    Without a ``mechanism`` gradients are only clipped; without a ``seed`` noise comes from the
+    operating system's generator.
+    """
+
+    mechanism: Mechanism | None = None
+    seed: int | None = None
+    run_: Run | None = field(default=None, init=False, repr=False)
+
+    def fit(self, data: Measurements) -> "FederatedMap":
+        """Train on a federation of the users of ``data``."""
+        # What is published of a comparison is errors: base stations are those that were measured.
+        self.run_ = self.model.train(
+            data,
+            self.grid,
+            mechanism=self.mechanism,
+            rounds=self.rounds,
+            seed=self.seed,
+            buildings=self.buildings,
+            stations=data.stations,
+        )
+        self.radio_map_ = self.run_.radio_map
+        return self
+
+
 @dataclass(frozen=True)
 class ComparisonSettings:
     """What our modes have in common.
 
-    Attributes
-    ----------
-    grid : Grid
-    rounds : int
-    calibrate : "stations" and/or "devices"
-    budget : float
-        μ of uniform and geometry-aligned noise.
-    epsilon, delta : float
-        Of the mode with a guarantee.
-    buildings : (rows, columns) float, optional
-        Public heights.
-    seed : int
-        Noise seed.
+    ``budget`` is μ of uniform and geometry-aligned noise, ``epsilon`` and ``delta`` are those of
+    the mode with a guarantee; ``calibrate`` takes "stations" and/or "devices", ``buildings``
+    (rows, columns) are public heights, and ``seed`` is the noise seed.
     """
 
     grid: Grid
@@ -81,15 +134,14 @@ class ComparisonSettings:
 
     def estimator(self, mode: str) -> PooledMap:
         """Our map in a mode."""
+        shared: dict[str, Any] = {
+            "grid": self.grid,
+            "rounds": self.rounds,
+            "buildings": self.buildings,
+        }
         if mode == "central":
-            return PooledMap(self.grid, rounds=self.rounds, buildings=self.buildings)
-        return FederatedMap(
-            self.grid,
-            rounds=self.rounds,
-            buildings=self.buildings,
-            mechanism=self.mechanism(mode),
-            seed=self.seed,
-        )
+            return PooledMap(**shared)
+        return FederatedMap(**shared, mechanism=self.mechanism(mode), seed=self.seed)
 
 
 _MECHANISMS: Mapping[str, Callable[[ComparisonSettings], Mechanism]] = {

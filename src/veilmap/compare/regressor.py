@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from veilmap._util import checks
 from veilmap.baselines.base import fitted
-from veilmap.compare.radio_maps import FederatedMap
+from veilmap.compare.methods import FederatedMap
 from veilmap.data.measurements import DUPLICATE, BadRowsError, Measurements, listed
 from veilmap.errors import ConfigurationError, DataError, MissingExtraError
 from veilmap.federation.selection import ModelChoice

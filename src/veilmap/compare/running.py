@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,10 @@ from veilmap.federation.config import Fingerprint
 
 @dataclass(frozen=True)
 class FoldScore:
-    """How one method did on one fold.
+    """How one method did on the tested links of one fold.
 
-    Attributes
-    ----------
-    scheme, fold, method : str, int, str
-    links : int
-        Tested.
-    mae_db, rmse_db : float
-        Over all links of the fold.
-    seconds : float
-        For learning and predicting; the choice of a model is not in it.
-    model : str
-        What our modes chose on validation data.
+    ``seconds`` are for learning and predicting, without the choice of a ``model``, which our
+    modes make on validation data.
     """
 
     scheme: str
@@ -59,8 +50,6 @@ class Summary:
 
     Attributes
     ----------
-    scheme, method : str
-    folds : int
     mae_db, rmse_db : float
         Over all links of all folds.
     spread_db : float
@@ -145,13 +134,13 @@ def compare(
             yield known[key] if key in known else scored(method, fold)
 
 
-def scored(method: Method, fold: Fold, clock: Callable[[], float] = time.perf_counter) -> FoldScore:
+def scored(method: Method, fold: Fold) -> FoldScore:
     """Fit a method to a fold's training rows, and predict its test rows."""
     model = method.choose(fold) if method.choose else None
     estimator = method.estimator.clone(**({"model": model} if model else {}))
-    started = clock()
+    started = time.perf_counter()
     wrong = estimator.fit(fold.train).predict_links(fold.test) - fold.test.gain_db
-    seconds = clock() - started
+    seconds = time.perf_counter() - started
     return FoldScore(
         fold.scheme,
         fold.number,
@@ -202,11 +191,9 @@ class ScoreFile:
             yield score
 
     def _write(self) -> None:
-        if self.path is None:
-            return
-        found = {"settings": self.settings, "scores": [asdict(one) for one in self.scores]}
-        with files.replacing(self.path) as temporary:
-            temporary.write_text(json.dumps(found, indent=1))
+        if self.path is not None:
+            found = {"settings": self.settings, "scores": [asdict(one) for one in self.scores]}
+            files.write_text(json.dumps(found, indent=1), self.path)
 
 
 def described_settings(

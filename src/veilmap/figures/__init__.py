@@ -1,6 +1,6 @@
 """Results to figures: `draw` makes a figure of any picture; the only place with matplotlib."""
 
-from veilmap.figures import curves, links  # they register what `draw` draws
+from veilmap.figures import curves  # it registers what `draw` draws
 from veilmap.figures.content import (
     AuditedRun,
     Beliefs,
@@ -27,7 +27,6 @@ __all__ = [
     "gain",
     "gain_error",
     "heights",
-    "links",
     "overview",
     "png",
     "save",

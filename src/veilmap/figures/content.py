@@ -20,14 +20,7 @@ ATTACKER = "attacker's estimate"
 class Line:
     """One curve, with a band of one deviation either way where there is one.
 
-    Attributes
-    ----------
-    name : str
-        For the legend; lines of the same name in other panels look alike.
-    x, y : (n,) float
-    deviation : (n,) float, optional
-    kind : "line", "dashed" or "dots"
-        A baseline is dashed.
+    Lines of the same name in other panels look alike; a baseline is dashed.
     """
 
     name: str
@@ -35,6 +28,11 @@ class Line:
     y: Values
     deviation: Values | None = None
     kind: Kind = "line"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        band = None if self.deviation is None else self.deviation.tolist()
+        return {"name": self.name, "x": self.x.tolist(), "y": self.y.tolist(), "deviation": band}
 
 
 @dataclass(frozen=True)
@@ -60,32 +58,19 @@ class Curves:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "name": self.name,
-            "caption": self.caption,
-            "panels": [
-                {
-                    "title": panel.title,
-                    "x": panel.x_label,
-                    "y": panel.y_label,
-                    "lines": [_line(line) for line in panel.lines],
-                }
-                for panel in self.panels
-            ],
-        }
+        panels = [
+            {"title": own.title, "x": own.x_label, "y": own.y_label}
+            | {"lines": [line.as_dict() for line in own.lines]}
+            for own in self.panels
+        ]
+        return {"name": self.name, "caption": self.caption, "panels": panels}
 
 
 @dataclass(frozen=True)
 class MapPanel:
-    """Values over the ground, and where a user is and attackers look.
+    """Values (rows, columns) over the ground, and where a user is and attackers look.
 
-    Attributes
-    ----------
-    title : str
-    values : (rows, columns) float
-    user : (2,) float, optional
-    estimates : mapping from name to (2,) float
-        For the legend; those of the same name in other panels look alike.
+    Estimates of the same name in other panels look alike.
     """
 
     title: str
@@ -98,14 +83,8 @@ class MapPanel:
 class Maps:
     """Rows of maps of the same ground with one colour scale.
 
-    Attributes
-    ----------
-    scale : str
-        What the colours mean, with its unit.
-    rows : tuple of rows of MapPanel
-        Where the last is shorter, the legend takes its free places.
-    limits : (low, high), optional
-        Of the colour scale; by default from all values.
+    ``scale`` says what the colours mean, with its unit; ``limits`` are by default those of all
+    values. Where the last row is shorter, the legend takes its free places.
     """
 
     name: str
@@ -123,20 +102,11 @@ class Maps:
 
 @dataclass(frozen=True)
 class SideView:
-    """A link over obstacles, seen from the side.
+    """A link over obstacles, seen from the side: one entry a cell, (n,), in metres.
 
-    Attributes
-    ----------
-    distance : (n,) float
-        Of each cell's middle along the ground, from the user, in metres.
-    width : (n,) float
-        Of the link's chord over each cell, in metres.
-    obstacles, link : (n,) float
-        h_m and z_m in metres.
-    clear : (n,) float
-        ψ(z_m − h_m).
-    ends : ((distance, height), (distance, height))
-        The user and the base station.
+    ``distance`` is that of the cell's middle from the user along the ground, ``width`` that of
+    the link's chord; ``obstacles`` and ``link`` are h_m and z_m, ``clear`` is ψ(z_m − h_m).
+    ``ends`` are (distance, height) of the user and the base station.
     """
 
     name: str
@@ -242,8 +212,3 @@ class MeasuredGround:
 
 Picture = Curves | Maps | SideView
 """What experiments answer with."""
-
-
-def _line(line: Line) -> dict[str, Any]:
-    deviation = None if line.deviation is None else line.deviation.tolist()
-    return {"name": line.name, "x": line.x.tolist(), "y": line.y.tolist(), "deviation": deviation}

@@ -1,4 +1,4 @@
-"""Curves: of experiments and trainings, of how far attackers are off, and of what it costs."""
+"""Curves: of experiments and trainings, of how far attackers are off, of a link from the side."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,12 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from veilmap.figures.content import Curves, ErrorShares, Line, Panel, Tradeoff
+from veilmap.figures.content import Curves, ErrorShares, Line, Panel, SideView, Tradeoff
 from veilmap.figures.style import (
+    ATTACKER,
     COLOURS,
     MARKERS,
     SIZE,
     SMALL,
+    USER,
     arranged,
     draw,
     label,
@@ -157,4 +159,41 @@ def _(picture: Tradeoff) -> Figure:
         y="median error of the strongest attack (m); up is safer",
     )
     axes.grid(alpha=0.3)
+    return figure
+
+
+@draw.register
+def _(picture: SideView) -> Figure:
+    figure = Figure(figsize=(8.0, 4.8), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.4, 1))
+    blocks = picture.obstacles >= picture.link
+    for which, colour, name in ((~blocks, "0.72", "obstacle, clear"), (blocks, ATTACKER, "blocks")):
+        above.bar(
+            picture.distance[which], picture.obstacles[which], picture.width[which], color=colour,
+            edgecolor="white", linewidth=0.4, label=f"h: {name}",
+            hatch="///" if name == "blocks" else None,
+        )  # fmt: skip
+    (x0, y0), (x1, y1) = picture.ends
+    above.plot([x0, x1], [y0, y1], color=USER, lw=1.2)
+    above.plot(picture.distance, picture.link, ".", color=USER, ms=4, label="z: link over the cell")
+    above.plot(x0, y0, "o", color="black", ms=7)
+    above.annotate("user", (x0, y0), xytext=(6, 8), textcoords="offset points", fontsize=SMALL)
+    above.plot(x1, y1, "^", color="black", ms=9)
+    above.annotate(
+        "base station", (x1, y1), xytext=(-6, 7), textcoords="offset points", fontsize=SMALL,
+        ha="right",
+    )  # fmt: skip
+    above.set_ylim(0, 1.35 * max(y1, float(picture.link.max())))
+    label(above, picture.title, y="height (m)")
+    above.legend(fontsize=SMALL, loc="upper left", ncols=3, frameon=False)
+    below.step(picture.distance, picture.clear, where="mid", color=COLOURS[2], label="ψ(z − h)")
+    below.plot(
+        picture.distance, np.cumprod(picture.clear), "--", color="black", lw=1.2,
+        label="product from the user on",
+    )  # fmt: skip
+    below.set_ylim(-0.05, 1.1)
+    label(below, x="distance from the user along the ground (m)", y="share clear")
+    below.legend(fontsize=SMALL, loc="center right", frameon=False)
+    for axes in (above, below):
+        axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -1,4 +1,4 @@
-"""Maps of the ground: heights, gains, gradients, and what attackers believe."""
+"""Maps of the ground: heights, gains, gradients, what was measured, what attackers believe."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from veilmap.figures.content import Beliefs, GroundMap, GroundMaps, MapPanel, Maps
+from veilmap.figures.content import (
+    Beliefs,
+    GroundMap,
+    GroundMaps,
+    MapPanel,
+    Maps,
+    MeasuredGround,
+    Values,
+)
 from veilmap.figures.style import (
     ATTACKER,
     EAST,
@@ -29,7 +37,10 @@ from veilmap.figures.style import (
 )
 from veilmap.geometry.grid import Grid
 
-Values = NDArray[np.float64]
+# More dots than this hide each other, and make files slow to open.
+_MOST_DOTS = 20_000
+_MOST_NAMES = 15
+_MOST_BINS = 60
 
 # Shapes and colours of estimates on a map; the user's are a ring and blue.
 _ESTIMATES = (
@@ -214,3 +225,45 @@ def _explain_marks(figure: Figure, places: list[Axes], used: int) -> None:
         figure.legend(
             handles, labels, fontsize=SMALL, loc="outside lower center", ncols=2, frameon=False
         )
+
+
+@draw.register
+def _(survey: MeasuredGround) -> Figure:
+    figure = Figure(figsize=(9.0, 4.4), layout="constrained")
+    ground, histogram = figure.subplots(1, 2, width_ratios=(1.6, 1))
+    every = -(-len(survey.gain_db) // _MOST_DOTS)
+    shown = np.arange(0, len(survey.gain_db), every)
+    shown = shown[np.argsort(survey.gain_db[shown])]  # a place's strongest link on top
+    looks = {"s": 5, "cmap": GAIN, "linewidths": 0, "rasterized": True}
+    dots = ground.scatter(*survey.user_xy[shown].T, c=survey.gain_db[shown], **looks)
+    ground.plot(*survey.bs_xy.T, "^", ms=7, mfc="white", mec="black", ls="", label="base station")
+    for place, names in _names(survey).items():
+        ground.annotate(
+            ", ".join(names), place, xytext=(0, 7), textcoords="offset points", ha="center",
+            fontsize=SMALL - 2, bbox={"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0.5},
+        )  # fmt: skip
+    ground.set_aspect("equal", adjustable="datalim")
+    ground.ticklabel_format(useOffset=False, style="plain")
+    ground.tick_params(axis="x", labelrotation=30)
+    label(ground, survey.title, EAST, NORTH)
+    ground.legend(fontsize=SMALL, loc="best")
+    colour_bar(dots, ground, "gain (dB)", shrink=0.9)
+    histogram.hist(survey.gain_db, bins=_bins(survey.gain_db), color=USER)
+    label(histogram, x="gain (dB)", y="links")
+    histogram.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _names(survey: MeasuredGround) -> dict[tuple[float, float], list[str]]:
+    """The base stations at each place, if they are few enough to read."""
+    found: dict[tuple[float, float], list[str]] = {}
+    for name, (x, y) in zip(survey.bs, survey.bs_xy.tolist(), strict=True):
+        found.setdefault((x, y), []).append(name)
+    return found if len(found) <= _MOST_NAMES else {}
+
+
+def _bins(gain_db: Values) -> Values:
+    """Bins of whole dB about whole dB: many receivers round, and other bins show teeth."""
+    low, high = np.floor(gain_db.min() + 0.5), np.floor(gain_db.max() + 0.5)
+    width = max(1.0, np.ceil((high - low + 1) / _MOST_BINS))
+    return np.arange(low - 0.5, high + width, width)

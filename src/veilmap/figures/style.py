@@ -31,17 +31,28 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _DPI = 150
 
 
-def save(figure: Figure, path: Path) -> Path:
-    """Write a figure whole or not at all."""
+@singledispatch
+def draw(picture: object) -> Figure:
+    """The figure of a picture."""
+    raise TypeError(f"no way to draw a {type(picture).__name__}")
+
+
+@draw.register
+def _(picture: Figure) -> Figure:
+    return picture
+
+
+def save(picture: object, path: Path) -> Path:
+    """Draw a picture into a file, whole or not at all."""
     with files.replacing(path) as temporary:
-        figure.savefig(temporary, dpi=_DPI, format=path.suffix.lstrip("."))
+        draw(picture).savefig(temporary, dpi=_DPI, format=path.suffix.lstrip("."))
     return path
 
 
-def png(figure: Figure) -> bytes:
-    """A figure as the bytes of a file."""
+def png(picture: object) -> bytes:
+    """A picture as the bytes of a file."""
     stream = BytesIO()
-    figure.savefig(stream, dpi=_DPI, format="png")
+    draw(picture).savefig(stream, dpi=_DPI, format="png")
     return stream.getvalue()
 
 
@@ -97,9 +108,3 @@ def panels(figure: Figure, count: int, columns: int | None) -> list[Axes]:
     for free in axes[count:]:
         free.set_axis_off()
     return axes[:count]
-
-
-@singledispatch
-def draw(picture: object) -> Figure:
-    """The figure of a picture."""
-    raise TypeError(f"no way to draw a {type(picture).__name__}")

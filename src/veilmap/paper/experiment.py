@@ -1,23 +1,126 @@
-"""What every experiment has: settings, the tasks they need, and a result made from outcomes."""
+"""What every experiment has: settings, the tasks they need, and a result made from outcomes.
 
+A result is tables, pictures, and findings in words.
+"""
+
+import math
+import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
 from veilmap.errors import ConfigurationError
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Picture
-from veilmap.paper.results import Finding, Result, Table
+from veilmap.figures.content import Picture, Values
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import DEFAULT, Trial, looked_at
 from veilmap.privacy.mechanisms import Mechanism
 
 Outcomes = Mapping[Task, Outcome]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over several seeds: mean ± sample deviation, with ``digits`` after the point."""
+
+    values: tuple[float, ...]
+    digits: int = 1
+
+    @classmethod
+    def of(cls, values: Iterable[float], digits: int = 1) -> "Spread":
+        """From any numbers."""
+        return cls(tuple(float(value) for value in values), digits)
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float:
+        """Sample deviation over the seeds; NaN for a single one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else math.nan
+
+    def __str__(self) -> str:
+        mean = f"{self.mean:.{self.digits}f}"
+        return mean if math.isnan(self.deviation) else f"{mean} ± {self.deviation:.{self.digits}f}"
+
+
+Cell = str | int | float | Spread
+Row = tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under columns; cells are words, plain numbers or spreads."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def text(self) -> list[list[str]]:
+        """The rows as they are shown."""
+        return [[_shown(cell) for cell in row] for row in self.rows]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        rows = [[_plain(cell) for cell in row] for row in self.rows]
+        return {"title": self.title, "columns": list(self.columns), "rows": rows}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A statement of the paper and whether it holds here.
+
+    ``measured`` has the figures that decide it; where it does not hold, also where and why.
+    """
+
+    claim: str
+    holds: bool
+    measured: str
+
+    @property
+    def verdict(self) -> str:
+        """A word for lists."""
+        return "holds" if self.holds else "does not hold"
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that one experiment gives."""
+
+    name: str
+    title: str
+    shows: str
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = field(default=(), repr=False)
+    findings: tuple[Finding, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "shows": self.shows,
+            "tables": [table.as_dict() for table in self.tables],
+            "pictures": [picture.as_dict() for picture in self.pictures],
+            "findings": [vars(finding) for finding in self.findings],
+        }
+
+
+def _shown(cell: Cell) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _plain(cell: Cell) -> Any:
+    if isinstance(cell, Spread):
+        deviation = None if math.isnan(cell.deviation) else cell.deviation
+        return {"mean": cell.mean, "deviation": deviation, "values": list(cell.values)}
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +173,13 @@ class Experiment(ABC):
         """A training with this experiment's rounds and users."""
         return Trial(seed, mechanism, step, self.rounds, self.users)
 
+    def trials(self, mechanisms: Iterable[Mechanism], step: StepRule = DEFAULT) -> list[Task]:
+        """Trainings under each mechanism in every city."""
+        return [self.trial(seed, own, step) for own in mechanisms for seed in self.seeds]
+
     def stacked(
         self, outcomes: Outcomes, what: str, mechanism: Mechanism, step: StepRule = DEFAULT
-    ) -> NDArray[np.float64]:
+    ) -> Values:
         """One array of all seeds' trials, (seeds, …)."""
         return np.array([outcomes[self.trial(seed, mechanism, step)][what] for seed in self.seeds])
 

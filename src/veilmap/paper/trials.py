@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap.attacks import GradientInversion, MatchedFilter, WeightedCentroid
 from veilmap.attacks.base import When
@@ -12,6 +11,7 @@ from veilmap.auditing.audit import audit
 from veilmap.data.measurements import Measurements
 from veilmap.federation import Model, NoiseAwareStep, PlainDescent, Recording, Run, train
 from veilmap.federation.steps import StepRule
+from veilmap.figures.content import Values
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.radio_map import Propagation, RadioMap
 from veilmap.paper.tasks import Outcome, Task
@@ -161,15 +161,7 @@ class Snapshot(Task):
 
     def run(self) -> Outcome:
         """Train up to that round."""
-        own = city(self.seed, self.users)
-        trained = train(
-            own.data,
-            own.scene.grid,
-            rounds=self.rounds,
-            seed=self.seed,
-            model=Model(step=self.step),
-            recording=Recording(keep_uploads={self.at - 1}),
-        )
+        trained = _trained(self._trial, (self.at,))
         received = trained.transcript.uploads(self.at - 1).broadcast.radio_map
         return {
             "heights": received.heights,
@@ -186,7 +178,11 @@ class Snapshot(Task):
     @property
     def weight(self) -> float:
         """Training without noise."""
-        return Trial(self.seed, NoNoise(), self.step, self.rounds, self.users).weight
+        return self._trial.weight
+
+    @property
+    def _trial(self) -> Trial:
+        return Trial(self.seed, NoNoise(), self.step, self.rounds, self.users)
 
     @property
     def label(self) -> str:
@@ -194,7 +190,7 @@ class Snapshot(Task):
         return f"map of round {self.at}, city {self.seed}"
 
 
-def centroid_rmse(run: Run, power: float, users: int, seed: int) -> NDArray[np.float64]:
+def centroid_rmse(run: Run, power: float, users: int, seed: int) -> Values:
     """RMSE in metres of a centroid attacker in each kept round, (R,)."""
     data = city(seed, users).data
     truth = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))

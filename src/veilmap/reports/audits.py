@@ -55,15 +55,13 @@ def study_among(audits: Iterable[Audit]) -> str:
 
 def tradeoff_figure(audits: Mapping[str, Audit]) -> Figure:
     """Map error against the strongest attack's; runs whose map was never tested are left out."""
-    points = []
+    known = []
     for name, audit in audits.items():
-        median = audit.strongest.median
-        title = f"{name} ({audit.prior.users:,} users)"
-        points.append(
-            figures.AuditedRun(title, audit.mae_db, median.value, median.low, median.high)
-        )
+        if not math.isnan(audit.mae_db):
+            title, median = f"{name} ({audit.prior.users:,} users)", audit.strongest.median
+            spread = median.value, median.low, median.high
+            known.append(figures.AuditedRun(title, audit.mae_db, *spread))
     prior = float(np.mean([audit.prior.median.value for audit in audits.values()]))
-    known = [point for point in points if not math.isnan(point.mae_db)]
     return figures.draw(figures.Tradeoff(known, prior, study_among(audits.values())))
 
 
@@ -89,9 +87,8 @@ def by_label(audits: Iterable[tuple[str, Audit]]) -> dict[str, Audit]:
 def shown_rounds(audit: Audit) -> dict[str, When]:
     """The rounds that tables and figures show: first, middle, last, and all together."""
     rounds = audit.rounds
-    shown: dict[str, When] = {}
-    for number in dict.fromkeys((rounds[0], rounds[len(rounds) // 2], rounds[-1])):
-        shown[f"round {number + 1}"] = number
+    some = rounds[0], rounds[len(rounds) // 2], rounds[-1]
+    shown: dict[str, When] = {f"round {number + 1}": number for number in some}
     if len(rounds) > 1:
         shown[f"all {len(rounds)} rounds together"] = "all"
     return shown
@@ -139,10 +136,7 @@ def errors_figure(audit: Audit, columns: int | None = None) -> Figure:
 
 
 def beliefs_figure(
-    audit: Audit,
-    radio_map: RadioMap,
-    client: ClientId | None = None,
-    columns: int | None = None,
+    audit: Audit, radio_map: RadioMap, client: ClientId | None = None, columns: int | None = None
 ) -> Figure | None:
     """What an attack believes about one user; None where none believes anything.
 

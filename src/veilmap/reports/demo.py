@@ -44,20 +44,10 @@ _CELL_SIZE = 3.0
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table.
+    """One line of the table: the map's error on unseen users, and what attackers make of it.
 
-    Attributes
-    ----------
-    name : str
-    mae_db : float or None
-        On unseen users.
-    centroid_m, strongest_m : float or None
-        Median error of the paper's centroid attacker in the last round, and of one who knows
-        the defence in the first.
-    strongest : str
-        That attack's name.
-    seconds : float
-    note : str
+    ``centroid_m`` is the median error of the paper's centroid attacker in the last round,
+    ``strongest_m`` that of the attack ``strongest``, which knows the defence, in the first.
     """
 
     name: str
@@ -164,14 +154,8 @@ def _attacked(name: str, run: Run, data: Measurements, unseen: Measurements, sec
     attack = Differencing() if run.transcript.server_sees == "sums" else MatchedFilter()
     found = audit(run, data, attacks=[attack], rounds=[0], test=unseen)
     best = found.strongest
-    return Row(
-        name,
-        found.mae_db,
-        seconds,
-        _centroid_error(run, found.truth),
-        best.median.value,
-        best.attack,
-    )
+    centroid = _centroid_error(run, found.truth)
+    return Row(name, found.mae_db, seconds, centroid, best.median.value, best.attack)
 
 
 def _centroid_error(run: Run, truth: Mapping[ClientId, NDArray[np.float64]]) -> float | None:
@@ -200,7 +184,7 @@ def _map_figures(scene: Scene, learned: Run, out: Path) -> list[Path]:
             grid, (scene.heights, radio_map.heights), (truth, gain), bs
         ),
     }
-    return [figures.save(figures.draw(picture), out / name) for name, picture in drawn.items()]
+    return [figures.save(picture, out / name) for name, picture in drawn.items()]
 
 
 def _upload_figure(
@@ -218,7 +202,7 @@ def _upload_figure(
         panels.append((name, upload[0], attack.positions(upload, learned.transcript)[0]))
     position = data.mean_positions()[data.users.tolist().index(user)]
     picture = figures.uploads(scene.grid, panels, position, f"one user, round {number + 1}")
-    return figures.save(figures.draw(picture), out / "uploads.png")
+    return figures.save(picture, out / "uploads.png")
 
 
 def _typical_user(learned: Run, number: int) -> int | str:

@@ -41,12 +41,9 @@ def typical_user(run: OpenRun, audit: Audit | None) -> ClientId:
         sizes, clients = placed.errors(audit.truth), placed.clients
     else:
         first = run.transcript().rounds[run.attackable_rounds()[0]]
-        clients = first.clients
-        sizes = (
-            np.linalg.norm(first.uploads, axis=1)
-            if isinstance(first, SeenRound)
-            else np.arange(len(clients), dtype=np.float64)
-        )
+        clients, sizes = first.clients, np.arange(len(first.clients), dtype=np.float64)
+        if isinstance(first, SeenRound):
+            sizes = np.linalg.norm(first.uploads, axis=1)
     return clients[int(np.argsort(sizes, kind="stable")[len(sizes) // 2])]
 
 
@@ -62,10 +59,10 @@ def knobs_of(mechanism: Mechanism) -> Knobs:
 def user_named(run: OpenRun, text: str) -> ClientId:
     """The user of a kept round whose id reads like this."""
     witness = run.witness()
-    for number in run.attackable_rounds():
-        for user in witness.users(number):
-            if str(user) == text:
-                return user
+    users = (user for number in run.attackable_rounds() for user in witness.users(number))
+    for user in users:
+        if str(user) == text:
+            return user
     raise ConfigurationError(f"user: {text} took part in no kept round of {run.path}", "user")
 
 
@@ -82,7 +79,7 @@ def section(run: OpenRun, user: ClientId, level: int) -> list[Html]:
         if left_out:
             parts.append(html.paragraph(f"Only what was sent is shown: {left_out}."))
         picture = _picture(exposure, transcript, knobs)
-        parts.append(html.picture(figures.png(figures.draw(picture)), picture.caption))
+        parts.append(html.picture(figures.png(picture), picture.caption))
         if any(scheme.estimates for scheme in exposure.schemes.values()):
             parts.append(_table(exposure, knobs))
         if exposure.pending:
@@ -124,13 +121,12 @@ def _explained(transcript: Transcript, knobs: Knobs, *, known: bool) -> str:
         " geometry-aligned noise, drawn for this report. The ring is where the user was: this page"
         " is for who holds the measurements anyway."
     )
+    signs = {"noise_budget": "μ", "tradeoff": "ρ"}
     lacking = [
-        f"{sign} = {value:g}"
-        for name, sign, value in (
-            ("noise_budget", "μ", knobs.noise_budget), ("tradeoff", "ρ", knobs.tradeoff),
-        )
+        f"{sign} = {getattr(knobs, name):g}"
+        for name, sign in signs.items()
         if not hasattr(transcript.mechanism, name)
-    ]  # fmt: skip
+    ]
     if lacking:
         words += f" This run's mechanism has no such parameters; taken are {', '.join(lacking)}."
     return words
@@ -140,13 +136,10 @@ def _picture(exposure: Exposure, transcript: Transcript, knobs: Knobs) -> Maps:
     """What is received under every scheme, and the noise's σ."""
     shape = transcript.grid.shape
     titles = _titles(knobs)
-    panels = [
-        MapPanel(
-            titles[name], np.sqrt(np.abs(scheme.received)).reshape(shape),
-            exposure.position, scheme.estimates,
-        )
-        for name, scheme in _in_order(exposure).items()
-    ]  # fmt: skip
+    panels = []
+    for name, scheme in _in_order(exposure).items():
+        values = np.sqrt(np.abs(scheme.received)).reshape(shape)
+        panels.append(MapPanel(titles[name], values, exposure.position, scheme.estimates))
     if exposure.deviations is not None:
         deviations = np.sqrt(exposure.deviations).reshape(shape)
         panels.insert(-1, MapPanel("σ of the aligned noise", deviations, exposure.position))
@@ -157,15 +150,13 @@ def _picture(exposure: Exposure, transcript: Transcript, knobs: Knobs) -> Maps:
 
 
 def _caption(exposure: Exposure) -> str:
-    what = (
-        f"User {exposure.user}'s gradient" if exposure.summed is None
-        else f"The mean gradient of {exposure.summed:,} users, user {exposure.user} among them,"
-    )  # fmt: skip
+    what, own = f"User {exposure.user}'s gradient", "its"
+    if exposure.summed is not None:
+        what = f"The mean gradient of {exposure.summed:,} users, user {exposure.user} among them,"
+        own = "their own"
     words = f"{what} in round {exposure.round + 1} under every scheme"
-    if exposure.norm is not None:
-        own = "its" if exposure.summed is None else "their own"
-        words += f"; {own} norm before clipping is {exposure.norm:.2g}"
-    return words
+    norm = f"; {own} norm before clipping is {exposure.norm or 0:.2g}"
+    return words if exposure.norm is None else words + norm
 
 
 def _titles(knobs: Knobs) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 from veilmap import __version__
 from veilmap._util import files
 from veilmap._util.threads import threads
-from veilmap.paper.results import Finding, Result, Table
+from veilmap.paper.experiment import Finding, Result, Table
 from veilmap.reports import html
 from veilmap.reports.html import Html
 
@@ -20,17 +20,9 @@ _MARKS = {True: "✓", False: "✗"}
 
 @dataclass(frozen=True)
 class About:
-    """How results came about.
+    """How results came about: ``computed`` tasks were run, ``remembered`` ones found done.
 
-    Attributes
-    ----------
-    command : str
-    seconds : float
-        The computing took this time, spread over ``workers`` processes.
-    computed, remembered : int
-        Tasks that were run, and that were found done.
-    workers : int
-    quick : bool
+    The computing took ``seconds``, spread over ``workers`` processes.
     """
 
     command: str
@@ -63,7 +55,7 @@ def write(results: Sequence[Result], about: About, out: Path, stem: str) -> list
     for result in results:
         for picture in result.pictures:
             path = out / "figures" / f"{picture.name}.png"
-            pictures[picture.name] = figures.save(figures.draw(picture), path)
+            pictures[picture.name] = figures.save(picture, path)
     reports = {
         out / f"{stem}.md": _markdown(results, about, pictures, out),
         out / f"{stem}.html": _page(results, about, pictures),
@@ -125,8 +117,8 @@ def _markdown_table(table: Table) -> str:
 def _page(results: Sequence[Result], about: About, pictures: dict[str, Path]) -> str:
     body = [html.paragraph(line) for line in about.lines()]
     if len(results) > 1:
-        body.append(html.heading("What holds"))
-        body.append(html.contents((result.name, _summary(result)) for result in results))
+        entries = ((result.name, _summary(result)) for result in results)
+        body += [html.heading("What holds"), html.contents(entries)]
     for result in results:
         body.append(html.heading(f"{result.name}: {result.title}", anchor=result.name))
         body.append(html.paragraph(result.shows))

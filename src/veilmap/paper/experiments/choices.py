@@ -12,8 +12,7 @@ from veilmap.federation.steps import StepRule
 from veilmap.model.gradients import local_gradients
 from veilmap.model.radio_map import RadioMap
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import AS_WRITTEN, DEFAULT, POWERS, city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise
@@ -102,11 +101,8 @@ class Choices(Experiment):
 
     def tasks(self) -> list[Task]:
         """A training for each choice, and small things."""
-        tasks: list[Task] = [
-            self.trial(seed, NoNoise(), step)
-            for step in (*self._starts.values(), *self._floors.values(), *self._rates.values())
-            for seed in self.seeds
-        ]
+        steps = (*self._starts.values(), *self._floors.values(), *self._rates.values())
+        tasks = [task for step in steps for task in self.trials([NoNoise()], step)]
         for seed in self.seeds:
             tasks += [
                 self._start(seed, h, s) for h in (*self.starts, self.highest) for s in (1.0, 0.2)

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap.attacks.centroid import centroids
-from veilmap.figures.content import ATTACKER, Curves, Line, MapPanel, Maps, Panel
+from veilmap.figures.content import ATTACKER, Curves, Line, MapPanel, Maps, Panel, Values
 from veilmap.geometry.grid import Grid
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Outcomes
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Table
 from veilmap.paper.experiments.fig_gradients import typical_gradient
-from veilmap.paper.results import Finding, Result, Table
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, Snapshot
 from veilmap.privacy import noise
@@ -67,9 +66,7 @@ class FigAllocation(Experiment):
             findings=_findings(gradient, ways, position, grid),
         )
 
-    def _covered(
-        self, gradient: NDArray[np.float64], position: NDArray[np.float64], grid: Grid
-    ) -> Table:
+    def _covered(self, gradient: Values, position: Values, grid: Grid) -> Table:
         """How much of the gradient lies under noise, by ρ."""
         rows = []
         for rho in self.tradeoffs:
@@ -80,9 +77,7 @@ class FigAllocation(Experiment):
         columns = ("ρ", "of the gradient's energy (%)", "of the cells (%)")
         return Table("What lies under the plane's noise", columns, tuple(rows))
 
-    def _ways(
-        self, gradient: NDArray[np.float64], position: NDArray[np.float64], grid: Grid
-    ) -> dict[str, NDArray[np.float64]]:
+    def _ways(self, gradient: Values, position: Values, grid: Grid) -> dict[str, Values]:
         """σ² of each way to spend the budget."""
         plane = GeometryAligned(noise_budget=self.budget, tradeoff=self.tradeoff)
         level = UniformNoise(noise_budget=self.budget)
@@ -96,11 +91,7 @@ class FigAllocation(Experiment):
         }
 
     def _maps(
-        self,
-        uploads: dict[str, NDArray[np.float64]],
-        found: dict[str, NDArray[np.float64]],
-        position: NDArray[np.float64],
-        grid: Grid,
+        self, uploads: dict[str, Values], found: dict[str, Values], position: Values, grid: Grid
     ) -> Maps:
         typical = (1 + self.budget) * np.sum(uploads["(a) no noise"] ** 2) / grid.cells
         panels = tuple(
@@ -117,7 +108,7 @@ class FigAllocation(Experiment):
         return Maps("fig-allocation", caption, grid, scale, (panels,), (np.log10(_SHOWN), 2.0))
 
 
-def _far_edge(position: NDArray[np.float64], grid: Grid) -> NDArray[np.bool_]:
+def _far_edge(position: Values, grid: Grid) -> NDArray[np.bool_]:
     """The cells along the side of the map that is farthest from the user."""
     west, east, south, north = grid.extent
     x, y = position
@@ -131,10 +122,7 @@ def _far_edge(position: NDArray[np.float64], grid: Grid) -> NDArray[np.bool_]:
 
 
 def _profiles(
-    uploads: dict[str, NDArray[np.float64]],
-    found: dict[str, NDArray[np.float64]],
-    position: NDArray[np.float64],
-    grid: Grid,
+    uploads: dict[str, Values], found: dict[str, Values], position: Values, grid: Grid
 ) -> Curves:
     """Energy summed over y against x, as the paper draws it."""
     panels = []
@@ -158,10 +146,7 @@ def _profiles(
 
 
 def _objectives(
-    gradient: NDArray[np.float64],
-    variances: NDArray[np.float64],
-    position: NDArray[np.float64],
-    grid: Grid,
+    gradient: Values, variances: Values, position: Values, grid: Grid
 ) -> tuple[float, float]:
     """√P in metres, and V relative to the mean energy squared."""
     error = theory.attacker_error(gradient, variances, grid, position)
@@ -169,16 +154,16 @@ def _objectives(
     return float(np.sqrt(error)), theory.spatial_variance(gradient, variances) / mean**2
 
 
-def _hidden(gradient: NDArray[np.float64], variances: NDArray[np.float64]) -> float:
+def _hidden(gradient: Values, variances: Values) -> float:
     """Share of the gradient's energy in cells that get noise."""
     return float(np.sum(gradient[variances > 0] ** 2) / np.sum(gradient**2))
 
 
 def _table(
-    gradient: NDArray[np.float64],
-    ways: dict[str, NDArray[np.float64]],
-    found: dict[str, NDArray[np.float64]],
-    position: NDArray[np.float64],
+    gradient: Values,
+    ways: dict[str, Values],
+    found: dict[str, Values],
+    position: Values,
     grid: Grid,
 ) -> Table:
     rows = []
@@ -191,10 +176,7 @@ def _table(
 
 
 def _findings(
-    gradient: NDArray[np.float64],
-    ways: dict[str, NDArray[np.float64]],
-    position: NDArray[np.float64],
-    grid: Grid,
+    gradient: Values, ways: dict[str, Values], position: Values, grid: Grid
 ) -> tuple[Finding, ...]:
     (_, edge, level, plane) = (_objectives(gradient, v, position, grid) for v in ways.values())
     hidden = _hidden(gradient, list(ways.values())[-1])

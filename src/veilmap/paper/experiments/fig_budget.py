@@ -4,11 +4,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilmap.figures.content import Curves, Kind, Line, Panel
-from veilmap.paper.experiment import Experiment, Outcomes, power_name
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.figures.content import Curves, Kind, Line, Panel, Values
+from veilmap.paper.experiment import (
+    Experiment,
+    Finding,
+    Outcomes,
+    Result,
+    Row,
+    Spread,
+    Table,
+    power_name,
+)
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import POWERS
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, UniformNoise
@@ -35,12 +42,7 @@ class FigBudget(Experiment):
 
     def tasks(self) -> list[Task]:
         """Training under both kinds of noise with every budget."""
-        return [
-            self.trial(seed, mechanism)
-            for mu in self.budgets
-            for mechanism in self._pair(mu)
-            for seed in self.seeds
-        ]
+        return self.trials(mechanism for mu in self.budgets for mechanism in self._pair(mu))
 
     def _pair(self, budget: float) -> tuple[Mechanism, Mechanism]:
         aligned = GeometryAligned(noise_budget=budget, tradeoff=self.tradeoff)
@@ -57,7 +59,7 @@ class FigBudget(Experiment):
             findings=self._findings(errors),
         )
 
-    def _table(self, errors: NDArray[np.float64]) -> Table:
+    def _table(self, errors: Values) -> Table:
         columns = ("μ", "noise", *(power_name(power) for power in POWERS))
         rows: list[Row] = []
         for i, mu in enumerate(self.budgets):
@@ -66,7 +68,7 @@ class FigBudget(Experiment):
                 rows.append((f"{mu:g}" if kind == 0 else "", name, *spreads))
         return Table("RMSE in m, mean over rounds", columns, tuple(rows))
 
-    def _picture(self, errors: NDArray[np.float64]) -> Curves:
+    def _picture(self, errors: Values) -> Curves:
         kinds: tuple[tuple[int, str, Kind], ...] = (
             (1, f"aligned, ρ = {self.tradeoff:g}", "line"),
             (0, "uniform", "dashed"),
@@ -84,7 +86,7 @@ class FigBudget(Experiment):
             )
         return Curves("fig-budget", "Centroid attackers against the noise budget", tuple(panels))
 
-    def _findings(self, errors: NDArray[np.float64]) -> tuple[Finding, ...]:
+    def _findings(self, errors: Values) -> tuple[Finding, ...]:
         modest = [k for k, power in enumerate(POWERS) if power <= _MODEST]
         mean = errors.mean(axis=(2, 4))  # (μ, kind, ν)
         lead = mean[:, 1] - mean[:, 0]
@@ -106,7 +108,7 @@ class FigBudget(Experiment):
             ),
         )
 
-    def _order(self, claim: str, lead: NDArray[np.float64]) -> Finding:
+    def _order(self, claim: str, lead: Values) -> Finding:
         """Whether aligned leads everywhere, else where not (within a metre is a draw)."""
         behind = [
             f"{power_name(power)} at μ = "
@@ -126,5 +128,5 @@ class FigBudget(Experiment):
         )
 
 
-def _deviation(values: NDArray[np.float64]) -> NDArray[np.float64] | None:
+def _deviation(values: Values) -> Values | None:
     return values.std(axis=1, ddof=1) if values.shape[1] > 1 else None

@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap.attacks.centroid import centroids
-from veilmap.figures.content import ATTACKER, MapPanel, Maps
+from veilmap.figures.content import ATTACKER, MapPanel, Maps, Values
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Result
+from veilmap.paper.experiment import Experiment, Outcomes, Result
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, Snapshot, city
 from veilmap.privacy import noise
@@ -60,12 +58,7 @@ class FigGradients(Experiment):
         return self.made(pictures=(Maps("fig-gradients", caption, grid, scale, rows),))
 
     def _panel(
-        self,
-        name: str,
-        mechanism: UploadNoise,
-        gradient: NDArray[np.float64],
-        position: NDArray[np.float64],
-        grid: Grid,
+        self, name: str, mechanism: UploadNoise, gradient: Values, position: Values, grid: Grid
     ) -> MapPanel:
         draws = [noise.draw(self.seeds[0], "fig-gradients", 0)]
         upload = mechanism.protect(gradient[None], grid, position[None], draws).uploads[0]
@@ -77,9 +70,7 @@ class FigGradients(Experiment):
         return MapPanel(f"{title}: {away:.0f} m off", values, position, {ATTACKER: estimate})
 
 
-def typical_gradient(
-    snapshot: Snapshot, outcomes: Outcomes
-) -> tuple[NDArray[np.float64], NDArray[np.float64], Grid]:
+def typical_gradient(snapshot: Snapshot, outcomes: Outcomes) -> tuple[Values, Values, Grid]:
     """Gradient and position of the user whose gradient is as large as the median one."""
     data = city(snapshot.seed, snapshot.users).data
     received = snapshot.map(outcomes[snapshot])

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilmap.figures.content import SideView
+from veilmap.figures.content import SideView, Values
 from veilmap.geometry.tracing import Crossings, trace
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Result
+from veilmap.paper.experiment import Experiment, Outcomes, Result
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import city
 
@@ -61,7 +59,7 @@ class FigModel(Experiment):
         return self.made(pictures=(view,))
 
 
-def _telling(crossings: Crossings, heights: NDArray[np.float64]) -> int:
+def _telling(crossings: Crossings, heights: Values) -> int:
     """The link over most obstacles that it clears, among those that few cells block."""
     under, starts = heights[crossings.cells], crossings.offsets[:-1]
     blocks = under >= crossings.heights

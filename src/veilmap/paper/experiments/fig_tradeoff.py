@@ -6,8 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from veilmap.figures.content import Curves, Line, Panel
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import POWERS
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, UniformNoise
@@ -35,12 +34,7 @@ class FigTradeoff(Experiment):
 
     def tasks(self) -> list[Task]:
         """Training with every ρ and μ, and with uniform noise."""
-        return [
-            self.trial(seed, mechanism)
-            for curve in self._curves().values()
-            for mechanism in curve
-            for seed in self.seeds
-        ]
+        return self.trials(mechanism for curve in self._curves().values() for mechanism in curve)
 
     def _curves(self) -> dict[str, list[Mechanism]]:
         curves: dict[str, list[Mechanism]] = {

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from veilmap.federation.steps import StepRule
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.figures.content import Values
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, FLOOR_0, POWERS, Audited
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
@@ -38,13 +38,9 @@ class Headline(Experiment):
 
     def tasks(self) -> list[Task]:
         """Trainings in both settings, audits in the default one."""
-        trials: list[Task] = [
-            self.trial(seed, mechanism, step)
-            for step in _SETTINGS.values()
-            for mechanism in self._schemes.values()
-            for seed in self.seeds
-        ]
-        return trials + [self._audit(s, m) for m in self._schemes.values() for s in self.seeds]
+        schemes = self._schemes.values()
+        tasks = [task for step in _SETTINGS.values() for task in self.trials(schemes, step)]
+        return tasks + [self._audit(seed, own) for own in schemes for seed in self.seeds]
 
     @property
     def _schemes(self) -> dict[str, Mechanism]:
@@ -60,23 +56,17 @@ class Headline(Experiment):
 
     def result(self, outcomes: Outcomes) -> Result:
         """Two tables: the paper's attacker, and ours."""
-        mae = {
-            setting: [
-                Spread.of(self.stacked(outcomes, "mae", m, step)[:, -1], digits=2)
-                for m in self._schemes.values()
-            ]
-            for setting, step in _SETTINGS.items()
-        }
-        rmse = {
-            setting: [
-                Spread.of(self.stacked(outcomes, "rmse", m, step)[:, _NU].mean(axis=1))
-                for m in self._schemes.values()
-            ]
-            for setting, step in _SETTINGS.items()
-        }
+        mae: dict[str, list[Spread]] = {}
+        rmse: dict[str, list[Spread]] = {}
+        schemes = self._schemes.values()
+        for name, step in _SETTINGS.items():
+            errors = [self.stacked(outcomes, "mae", m, step)[:, -1] for m in schemes]
+            found = [self.stacked(outcomes, "rmse", m, step)[:, _NU].mean(axis=1) for m in schemes]
+            mae[name] = [Spread.of(own, digits=2) for own in errors]
+            rmse[name] = [Spread.of(own) for own in found]
         strongest = [
             np.array([outcomes[self._audit(seed, m)]["strongest"] for seed in self.seeds])
-            for m in self._schemes.values()
+            for m in schemes
         ]  # (seeds, audited rounds and all)
         return self.made(
             tables=(
@@ -91,7 +81,7 @@ class Headline(Experiment):
         rows = tuple(zip(self._schemes, mae, rmse, ("30", "", "over 180"), strict=True))
         return Table(f"The paper's attacker (centroid, ν = 2), {setting}", columns, rows)
 
-    def _informed(self, strongest: list) -> Table:
+    def _informed(self, strongest: list[Values]) -> Table:
         columns = ("scheme", *(f"round {n} (m)" for n in self.audited), "together (m)")
         rows: tuple[Row, ...] = tuple(
             (name, *(Spread.of(column, digits=2) for column in errors.T))
@@ -100,7 +90,7 @@ class Headline(Experiment):
         return Table("Median error of the strongest attack on single uploads", columns, rows)
 
     def _findings(
-        self, mae: dict[str, list[Spread]], rmse: dict[str, list[Spread]], strongest: list
+        self, mae: dict[str, list[Spread]], rmse: dict[str, list[Spread]], strongest: list[Values]
     ) -> tuple[Finding, ...]:
         plain, level, aligned = (spread.mean for spread in rmse["default"])
         low = rmse["floor 0"]

@@ -7,8 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from veilmap.federation.steps import StepRule
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, STEPS
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise
@@ -43,10 +42,9 @@ class TableAccuracy(Experiment):
     def tasks(self) -> list[Task]:
         """Training under every budget; in the other two settings under the paper's three."""
         return [
-            self.trial(seed, mechanism, step)
+            task
             for name, step in STEPS.items()
-            for mechanism in self._schemes(name).values()
-            for seed in self.seeds
+            for task in self.trials(self._schemes(name).values(), step)
         ]
 
     def _schemes(self, setting: str) -> dict[float, Mechanism]:

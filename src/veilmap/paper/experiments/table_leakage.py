@@ -2,12 +2,18 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from veilmap.federation.steps import StepRule
-from veilmap.paper.experiment import Experiment, Outcomes, power_name
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.figures.content import Values
+from veilmap.paper.experiment import (
+    Experiment,
+    Finding,
+    Outcomes,
+    Result,
+    Row,
+    Spread,
+    Table,
+    power_name,
+)
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, POWERS, STEPS, Trial
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
@@ -38,7 +44,7 @@ class TableLeakage(Experiment):
 
     def tasks(self) -> list[Task]:
         """Training without noise in every setting and city."""
-        return [self.trial(seed, NoNoise(), step) for step in STEPS.values() for seed in self.seeds]
+        return [task for step in STEPS.values() for task in self.trials([NoNoise()], step)]
 
     def trial(self, seed: int, mechanism: Mechanism, step: StepRule = DEFAULT) -> Trial:
         """A training watched by this experiment's attackers."""
@@ -53,7 +59,7 @@ class TableLeakage(Experiment):
         tables = tuple(self._table(name, rows) for name, rows in spreads.items())
         return self.made(tables=(self._paper(), *tables), findings=self._findings(spreads))
 
-    def _by_round(self, rmse: NDArray[np.float64]) -> dict[str, list[Spread]]:
+    def _by_round(self, rmse: Values) -> dict[str, list[Spread]]:
         """RMSE (seeds, ν, rounds) of every ν in the first, middle and last round and on average."""
         shown = {
             str(number): rmse[:, :, self.look(number)]

@@ -4,14 +4,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Curves, Kind, Line, Panel
+from veilmap.figures.content import Curves, Kind, Line, Panel, Values
 from veilmap.model.radio_map import Propagation, RadioMap
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Finding, Result, Row, Spread, Table
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import DEFAULT, FLOOR_0, Snapshot, city
 
@@ -92,7 +90,7 @@ class Fading(Task):
         }[self.case]
         return true, replace(true, heights=believed)
 
-    def _links(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    def _links(self) -> list[tuple[Values, Values]]:
         """Users, moved to the middle of their cell as the theorem has them, and their stations."""
         own = city(self.seed, self.users)
         grid, links = own.scene.grid, own.data.links

@@ -5,16 +5,14 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap.attacks.centroid import centroids
 from veilmap.federation import PlainDescent
-from veilmap.figures.content import Curves, Line, Panel
+from veilmap.figures.content import Curves, Line, Panel, Values
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Outcomes
-from veilmap.paper.results import Finding, Result, Spread, Table
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Spread, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
@@ -61,12 +59,12 @@ class Refined(Task):
 
     def _squared(
         self,
-        gradient: NDArray[np.float64],
-        variances: NDArray[np.float64],
+        gradient: Values,
+        variances: Values,
         grid: Grid,
-        place: NDArray[np.float64],
+        place: Values,
         rng: np.random.Generator,
-    ) -> NDArray[np.float64]:
+    ) -> Values:
         """The attacker's squared error for each of several draws of the noise."""
         root = np.sqrt(variances)
         errors = np.empty(self.draws)
