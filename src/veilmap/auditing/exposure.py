@@ -7,6 +7,7 @@ nobody trained with. Like an audit, this knows the truth.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -321,8 +322,3 @@ class _Drawn(noise.Draw):
     def add_noise(self, values: NDArray[np.float64], variances: NDArray[np.float64]) -> None:
         """Every cell has its own number, whatever the others' variances."""
         values += np.sqrt(variances) * self.values
-
-
-def _public(mechanism: Mechanism) -> Mapping[str, Any]:
-    """A mechanism as everybody knows it."""
-    return to_plain(mechanism) | {"name": mechanism.name}
