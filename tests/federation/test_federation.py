@@ -308,7 +308,8 @@ import sys, veilmap as vm
 scene = vm.Scene.synthetic(5, size=90.0, buildings=4, base_stations=40)
 data = scene.measure(users=12, links_per_user=30, seed=0)
 vm.train(data, scene.grid, mechanism=vm.GeometryAligned(noise_budget=10), rounds=300, seed=3,
-         out=sys.argv[1], resume=sys.argv[2] == "resume", checkpoint_every=1, keep_uploads={7, 250})
+         recording=vm.Recording(sys.argv[1], resume=sys.argv[2] == "resume", checkpoint_every=1,
+                                keep_uploads={7, 250}))
 """
 
 
@@ -328,7 +329,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bits(town, tmp_path, time
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             kills += 1
-        process.wait()
+        assert process.wait() in (0, -signal.SIGKILL)
         if (out / "radio_map.nc").exists():
             break
     assert kills == times
@@ -529,9 +530,10 @@ def until_all_have_tried(row):
 
 RoundSum.unseal = counted
 try:
-    vm.train(data, vm.Grid(6.0, (15, 15)), rounds=8, checkpoint_every=3, out=place / "run",
-             mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3), resume=True,
-             on_round=until_all_have_tried)
+    vm.train(data, vm.Grid(6.0, (15, 15)), rounds=8,
+             mechanism=vm.AggregateGaussian(epsilon=8, delta=1e-3),
+             recording=vm.Recording(place / "run", resume=True, checkpoint_every=3,
+                                    on_round=until_all_have_tried))
 except vm.VeilmapError as error:
     (place / f"refused-{number}").write_text(str(error))
 """

@@ -22,7 +22,7 @@ from veilmap.cli import (
     train,
 )
 from veilmap.cli.options import option
-from veilmap.errors import ConfigurationError, VeilmapError
+from veilmap.errors import VeilmapError
 from veilmap.federation.participation import Participation
 from veilmap.geometry.tiling import Tiling
 from veilmap.privacy.mechanisms import MECHANISMS
@@ -91,10 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         context: click.Context | None = getattr(error, "ctx", None)
         where = f" (see '{context.command_path} --help')" if context else ""
         _fail(error.format_message().replace("\n", " ").rstrip(".") + where)
-    except ConfigurationError as error:
-        _fail(_with_flag(error))
     except VeilmapError as error:
-        _fail(str(error))
+        _fail(_with_flag(error, sys.argv[1:] if arguments is None else arguments))
     except (click.Abort, KeyboardInterrupt):
         code = _STOPPED
     if code == _STOPPED:  # typer turns Ctrl-C into this exit code
@@ -102,13 +100,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     raise SystemExit(code or 0)
 
 
-def _with_flag(error: ConfigurationError) -> str:
-    """The message with the flag of the parameter that it begins with."""
-    known = options_of(*MECHANISMS.values(), Participation, Tiling).get(error.parameter or "")
-    message, name = str(error), error.parameter
-    if not name or not message.startswith(name):
+def _with_flag(error: VeilmapError, arguments: Sequence[str]) -> str:
+    """The message with the flag of the parameter that it is about."""
+    message, name = str(error), getattr(error, "parameter", None) or ""
+    declared = options_of(*MECHANISMS.values(), Participation, Tiling).get(name)
+    flag = declared.flag if declared else _flags(arguments).get(name)
+    if flag is None or flag in message:
         return message
-    return (known.flag if known else "--" + name.replace("_", "-")) + message.removeprefix(name)
+    return flag + message.removeprefix(name) if message.startswith(name) else f"{message} ({flag})"
+
+
+def _flags(arguments: Sequence[str]) -> dict[str, str]:
+    """The flags of the command that these arguments name, by the parameters that they set."""
+    command = typer.main.get_command(app)
+    for word in arguments:
+        if isinstance(command, click.Group) and word in command.commands:
+            command = command.commands[word]
+    options = (param for param in command.params if isinstance(param, click.Option))
+    return {option.name or "": max(option.opts, key=len) for option in options}
 
 
 def _fail(message: str) -> None:
