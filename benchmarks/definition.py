@@ -185,7 +185,9 @@ def contributions(clients: Clients, broadcast: Broadcast) -> NDArray[np.float64]
     assert isinstance(clients.mechanism, vm.AggregateGaussian)
     updates, _ = clients.answer(broadcast)
     sampler = discrete_gaussian(_share_deviation(clients.mechanism, broadcast))
-    sent = np.array([np.append(update.heights, update.propagation) for update in updates])
+    sent = np.array(
+        [np.append(update.height_gradient, update.theta_gradient) for update in updates]
+    )
     for row, client in enumerate(clients.ids):
         draw = noise.draw(clients.seed, client, broadcast.round)
         sent[row] -= sampler.sample(sent.shape[1], draw)
@@ -198,12 +200,12 @@ def _left_over(seen: SeenSum, others: Clients) -> NDArray[np.float64]:
     assert isinstance(mechanism, vm.AggregateGaussian)
     assert mechanism.bits is not None
     # What `AggregateGaussian.read` makes of a sum, undone.
-    steps = seen.links * mechanism.steps / mechanism.clip
-    theta = at_100_m(seen.broadcast.radio_map.propagation.laws) @ seen.propagation
+    steps = seen.weight * mechanism.steps / mechanism.clip
+    theta = at_100_m(seen.broadcast.radio_map.propagation.laws) @ seen.theta_gradient
     theta *= mechanism.theta_share * mechanism.clip / mechanism.theta_clip
-    rest = np.rint(steps * np.append(seen.heights, theta))
+    rest = np.rint(steps * np.append(seen.height_gradient, theta))
     rest -= contributions(others, seen.broadcast).sum(axis=0)
-    cells, half = len(seen.heights), 2.0 ** (mechanism.bits - 1)
+    cells, half = len(seen.height_gradient), 2.0 ** (mechanism.bits - 1)
     rest[:cells] = (rest[:cells] + half) % (2 * half) - half
     return rest
 
@@ -368,7 +370,9 @@ def timing() -> None:
             client.answer(broadcast)
             taken.append(time.perf_counter() - started)
         seconds.append(min(taken))
-        crossed.append(np.count_nonzero(vm.local_gradients(start, setting.data).heights[user]))
+        crossed.append(
+            np.count_nonzero(vm.local_gradients(start, setting.data).height_gradient[user])
+        )
     print(f"{min(seconds) * 1e3:.2f} to {max(seconds) * 1e3:.2f} ms;", end=" ")
     print(f"rank correlation with cells crossed {spearmanr(seconds, crossed).statistic:.2f}")
 

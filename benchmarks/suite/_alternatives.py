@@ -147,7 +147,7 @@ def rounded_noise(
 def dense_sum(radio_map: RadioMap, data: Measurements) -> NDArray[np.float64]:
     """The same with everybody's gradient in memory, and one product."""
     made = local_gradients(radio_map, data)
-    return (made.counts / np.maximum(1, norms_of(made.heights))) @ made.heights
+    return (made.counts / np.maximum(1, norms_of(made.height_gradient))) @ made.height_gradient
 
 
 def centroids(uploads: NDArray[np.float32], grid: Grid) -> NDArray[np.float64]:

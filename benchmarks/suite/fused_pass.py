@@ -103,7 +103,7 @@ def _difference(
     radio_map: RadioMap, data: Measurements, reference: Callable[[RadioMap], Any]
 ) -> float:
     """Largest difference of any gradient entry, relative to the largest entry."""
-    ours = local_gradients(radio_map, data).heights
+    ours = local_gradients(radio_map, data).height_gradient
     theirs = np.asarray(reference(radio_map)[1][0])
     return float(np.abs(ours - theirs).max() / np.abs(ours).max())
 

@@ -65,7 +65,7 @@ def sum_of_gradients(radio_map: RadioMap, data: Measurements) -> NDArray[np.floa
     """Σ J_i ∂F_i/∂h, a block of users at a time, as training sums it."""
     total = np.zeros(radio_map.grid.cells)
     for block in local_gradient_blocks(radio_map, data):
-        total += block.counts @ block.heights
+        total += block.counts @ block.height_gradient
     return total
 
 

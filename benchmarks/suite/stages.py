@@ -98,7 +98,7 @@ class Setting:
             recording=Recording(keep_uploads={_TRAINED - 1}),
         )
         radio_map = run.transcript.rounds[_TRAINED - 1].broadcast.radio_map
-        rows = clipped(local_gradients(radio_map, data).heights)
+        rows = clipped(local_gradients(radio_map, data).height_gradient)
         return cls(data, unseen, radio_map, rows, run.transcript)
 
     @property
@@ -216,7 +216,7 @@ def _allocation(setting: Setting) -> Case:
 
     def at(cells: int) -> Work:
         grid = _cut_into(cells)
-        rows = local_gradients(RadioMap(grid, np.full(cells, 4.0)), setting.data).heights
+        rows = local_gradients(RadioMap(grid, np.full(cells, 4.0)), setting.data).height_gradient
         return partial(mechanism.variances, clipped(rows), grid, setting.places)
 
     rows, some = setting.gradients, slice(None, None, _SHARE)
@@ -362,7 +362,7 @@ def uploads_added_up(
     broadcast = Broadcast(0, radio_map, clients.links.users)
     total = RoundSum(broadcast, mechanism.largest_upload())
     total.add(clients.answer(broadcast)[0])
-    return total.sum.heights
+    return total.sum.height_gradient
 
 
 def _clients(data: Measurements, mechanism: UploadNoise) -> Clients:

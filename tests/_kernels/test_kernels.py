@@ -12,7 +12,7 @@ from numba import TypingError
 
 import veilmap as vm
 from veilmap._kernels import links
-from veilmap._kernels.arguments import Model, UserGradients, UserLinks
+from veilmap._kernels.arguments import MapArrays, UserGradients, UserLinks
 from veilmap._kernels.compiling import forget_stale
 from veilmap.geometry.grid import paired
 
@@ -71,7 +71,7 @@ def test_groups_of_arguments_cannot_change_places():
     radio_map = vm.RadioMap(vm.Grid(1.0, (4, 4)), np.zeros(16))
     frame, terrain, laws = radio_map.kernel_model
     ends, out = paired([[0.5, 0.5, 1.5]], [[3.5, 3.5, 9.0]]), np.empty(1)
-    for model in (Model(terrain, frame, laws), Model(frame, laws, terrain)):
+    for model in (MapArrays(terrain, frame, laws), MapArrays(frame, laws, terrain)):
         with pytest.raises(TypingError):
             links.los_weights(start=0, stop=1, ends=ends, model=model, out=out)
     own = UserLinks(np.array([0, 1]), ends.user, ends.bs, np.zeros(1))

@@ -329,7 +329,7 @@ def sums_of(transcript, *groups):
         broadcast = replace(seen.broadcast, round=number)
         rounds[number] = SeenSum(
             broadcast, tuple(group), seen.uploads[rows].mean(axis=0).astype(np.float64),
-            seen.propagation[rows].mean(axis=0), int(seen.links[rows].sum()),
+            seen.theta_gradient[rows].mean(axis=0), int(seen.weight[rows].sum()),
         )  # fmt: skip
     return replace(transcript, rounds=rounds, server_sees="sums")
 

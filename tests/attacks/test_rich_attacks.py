@@ -49,7 +49,7 @@ def test_templates_are_what_a_user_there_would_upload(case):
     heard = user_at(place, stations, bs, data.gain_db)
     candidates = Candidates(broadcast.grid, place[2], stations, broadcast, bs)
     gains = candidates.less_offsets(heard.gain_db[None], broadcast)
-    true = vm.local_gradients(broadcast, heard).heights[0]
+    true = vm.local_gradients(broadcast, heard).height_gradient[0]
     size = np.abs(true).max() + 1e-20  # S below 1e-30 is 0 with two laws, and only there
     found = in_double_precision(broadcast, place, stations, gains[0])
     np.testing.assert_allclose(found, true, rtol=1e-9, atol=1e-9 * size)
@@ -71,7 +71,7 @@ def test_templates_follow_the_best_map_and_its_offsets(case, seed):
         place = np.append(best.grid.centres[cell], 1.5)
         there = user_at(place, stations, bs)
         heard = replace(there, gain_db=best.predict_links(there))
-        true = vm.local_gradients(broadcast, heard).heights[0]
+        true = vm.local_gradients(broadcast, heard).height_gradient[0]
         # Residuals are small differences of gains.
         np.testing.assert_allclose(made[cell], true, rtol=1e-5, atol=1e-5 * np.abs(true).max())
 
@@ -87,7 +87,7 @@ def test_the_device_is_what_the_second_template_is_for():
     candidates = Candidates(scene.grid, 1.5, scene.base_stations, broadcast, bs)
     gains = candidates.less_offsets(heard.gain_db[None], broadcast)
     made = expected_gradients(broadcast, place[None], scene.base_stations, gains)
-    true = vm.local_gradients(broadcast, heard).heights[0]
+    true = vm.local_gradients(broadcast, heard).height_gradient[0]
     np.testing.assert_allclose(made.expected[0] - 5.0 * made.shifted[0], true, rtol=1e-4, atol=1e-5)
     assert np.abs(made.shifted[0]).max() > 0.001
 

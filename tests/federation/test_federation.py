@@ -48,9 +48,9 @@ def test_a_device_sends_what_it_would_send_in_a_crowd(town):
     for update in crowd:
         own = data.of_user(update.client)
         (alone,), _ = Clients([update.client], own.links, ALIGNED, seed=7).answer(broadcast)
-        np.testing.assert_array_equal(alone.heights, update.heights)
-        np.testing.assert_array_equal(alone.propagation, update.propagation)
-        assert (alone.client, alone.round, alone.links) == (update.client, 3, len(own))
+        np.testing.assert_array_equal(alone.height_gradient, update.height_gradient)
+        np.testing.assert_array_equal(alone.theta_gradient, update.theta_gradient)
+        assert (alone.client, alone.round, alone.weight) == (update.client, 3, len(own))
 
 
 def updates_for(broadcast, rng, count=4):
@@ -68,9 +68,9 @@ def test_the_sum_weighs_updates_by_their_links(town):
     total = RoundSum(broadcast, largest_norm=np.inf)
     total.add(updates[:2])
     total.add(updates[2:])
-    expected = sum(u.links * u.heights for u in updates)
-    np.testing.assert_allclose(total.sum.heights, expected)
-    assert total.sum.links == 1 + 2 + 3 + 4
+    expected = sum(u.weight * u.height_gradient for u in updates)
+    np.testing.assert_allclose(total.sum.height_gradient, expected)
+    assert total.sum.weight == 1 + 2 + 3 + 4
 
 
 def test_bad_updates_are_refused_by_name_and_harm_nobody(town):
@@ -91,7 +91,7 @@ def test_bad_updates_are_refused_by_name_and_harm_nobody(town):
     clean, total = RoundSum(broadcast, 100.0), RoundSum(broadcast, 100.0)
     clean.add(good)
     total.add([bad[0], *good[:2], *bad[1:], *good[2:]])
-    np.testing.assert_array_equal(total.sum.heights, clean.sum.heights)
+    np.testing.assert_array_equal(total.sum.height_gradient, clean.sum.height_gradient)
     assert total.clients == clean.clients
     reasons = total.refused
     assert set(reasons) == {"nan", "inf", "shape", "late", "huge", "empty", 1}
@@ -119,9 +119,11 @@ def test_plain_descent_is_the_papers_step(town):
     start = step.start(scene.grid).radio_map
     gradients = vm.local_gradients(start, data)
     weights = gradients.counts / len(data)
-    expected = np.clip(start.heights.ravel() - 30.0 * (weights @ gradients.heights), -5, 130)
+    expected = np.clip(
+        start.heights.ravel() - 30.0 * (weights @ gradients.height_gradient), -5, 130
+    )
     np.testing.assert_allclose(run.radio_map.heights.ravel(), expected)
-    theta = start.propagation.as_array() - 0.01 * (weights @ gradients.propagation)
+    theta = start.propagation.as_array() - 0.01 * (weights @ gradients.theta_gradient)
     np.testing.assert_allclose(run.radio_map.propagation.as_array(), theta)
 
 
@@ -226,7 +228,7 @@ def test_history_tells_what_happened(town):
     assert measured == [2, 5, 6]
     first = run.history[0]
     gradients = vm.local_gradients(vm.NoiseAwareStep().start(scene.grid).radio_map, data)
-    norms = np.linalg.norm(gradients.heights, axis=1)
+    norms = np.linalg.norm(gradients.height_gradient, axis=1)
     assert first.loss == pytest.approx(gradients.loss.mean())
     assert first.gradient_norm == pytest.approx(norms.mean())
     assert first.clip_share == pytest.approx((norms > 1).mean())

@@ -38,8 +38,8 @@ def test_the_promise_is_spent_over_all_rounds(town):
     assert run.stopped == ""
     for seen in run.transcript.rounds.values():
         assert isinstance(seen, SeenSum)
-        assert seen.heights.shape == (scene.grid.cells,)
-        assert seen.links == 12  # users count alike: nobody says how many links it has
+        assert seen.height_gradient.shape == (scene.grid.cells,)
+        assert seen.weight == 12  # users count alike: nobody says how many links it has
 
 
 def test_the_opened_sum_is_the_mean_of_clipped_gradients_and_noise(town):
@@ -57,16 +57,18 @@ def test_the_opened_sum_is_the_mean_of_clipped_gradients_and_noise(town):
     )
     raw = vm.local_gradients(run.transcript.rounds[0].broadcast.radio_map, data)
     limit = 5.0 * np.sqrt(1 - 0.2**2)
-    norms = np.linalg.norm(raw.heights, axis=1)
+    norms = np.linalg.norm(raw.height_gradient, axis=1)
     assert (norms > limit).any()
     assert (norms < limit).any()
-    clipped = raw.heights * np.minimum(1, limit / norms)[:, None]
+    clipped = raw.height_gradient * np.minimum(1, limit / norms)[:, None]
     seen = run.transcript.rounds[0]
     # Noise of 0.02 · C on the sum, at most 1/√(1 − dropout) more, over 12 users.
     deviation = 0.02 * 5.0 / 12 / np.sqrt(0.9)
-    assert np.abs(seen.heights - clipped.mean(axis=0)).max() < 6 * deviation
+    assert np.abs(seen.height_gradient - clipped.mean(axis=0)).max() < 6 * deviation
     # θ's share is scaled by C · 0.2 / 1,000 = 1/1,000, so that its noise is that much larger.
-    assert np.abs(seen.propagation - raw.propagation.mean(axis=0)).max() < 60 * deviation * 1000
+    assert (
+        np.abs(seen.theta_gradient - raw.theta_gradient.mean(axis=0)).max() < 60 * deviation * 1000
+    )
 
 
 def test_training_stops_before_the_budget_is_exceeded(town, tmp_path):

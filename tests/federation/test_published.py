@@ -316,4 +316,4 @@ def test_the_patch_is_where_sums_are_opened(same_sums):
     total = server.RoundSum(run.transcript.rounds[1].broadcast, np.inf)
     total._answered += run.transcript.rounds[1].clients
     expected = total.means(run.transcript.mechanism)[0]
-    np.testing.assert_array_equal(run.transcript.rounds[1].heights, expected)
+    np.testing.assert_array_equal(run.transcript.rounds[1].height_gradient, expected)

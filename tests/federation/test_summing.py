@@ -34,9 +34,9 @@ MECHANISMS = [
 
 def assert_same(one, other):
     """To the last bit."""
-    assert (one.sum.links, one.clients) == (other.sum.links, other.clients)
-    np.testing.assert_array_equal(one.sum.heights, other.sum.heights)
-    np.testing.assert_array_equal(one.sum.propagation, other.sum.propagation)
+    assert (one.sum.weight, one.clients) == (other.sum.weight, other.clients)
+    np.testing.assert_array_equal(one.sum.height_gradient, other.sum.height_gradient)
+    np.testing.assert_array_equal(one.sum.theta_gradient, other.sum.theta_gradient)
 
 
 @pytest.fixture(scope="module")
@@ -148,11 +148,11 @@ def test_the_kernel_lists_what_the_dense_pass_finds(seed, sharpness):
     total = RunningSum.empty([grid.cells], 4, whole=False)
     clients = Clients(data.users.tolist(), data.links, mechanism, 0)
     insight = clients.add_up(Broadcast(0, radio_map), Tiles.single(grid), np.array([7]), total)
-    norms = np.linalg.norm(dense.heights, axis=1)
+    norms = np.linalg.norm(dense.height_gradient, axis=1)
     weights = dense.counts * np.minimum(1, mechanism.clip / np.maximum(norms, 1e-300))
-    scale = np.abs(weights @ np.abs(dense.heights)).max() + 1e-300
+    scale = np.abs(weights @ np.abs(dense.height_gradient)).max() + 1e-300
     np.testing.assert_allclose(
-        total.total()[0], weights @ dense.heights, rtol=0, atol=1e-12 * scale
+        total.total()[0], weights @ dense.height_gradient, rtol=0, atol=1e-12 * scale
     )
     np.testing.assert_array_equal(insight.loss, dense.loss)
     np.testing.assert_allclose(insight.norm, norms, rtol=1e-12)

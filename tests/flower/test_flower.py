@@ -133,7 +133,7 @@ def test_every_engine_keeps_the_same_transcript(engine, town):
     seen, wanted = (r.transcript.uploads(1) for r in (run, reference))
     assert seen.clients == wanted.clients
     np.testing.assert_array_equal(seen.uploads, wanted.uploads)
-    np.testing.assert_array_equal(seen.propagation, wanted.propagation)
+    np.testing.assert_array_equal(seen.theta_gradient, wanted.theta_gradient)
 
 
 # ---- Nodes that fail
@@ -343,8 +343,8 @@ def test_messages_survive_the_way(town):
                for i, u in enumerate(["a", "b"])]  # fmt: skip
     back = records.read_answer(records.answer(updates))
     for one, other in zip(back, updates, strict=True):
-        assert (one.client, one.round, one.links) == (other.client, other.round, other.links)
-        np.testing.assert_array_equal(one.heights, other.heights)
+        assert (one.client, one.round, one.weight) == (other.client, other.round, other.weight)
+        np.testing.assert_array_equal(one.height_gradient, other.height_gradient)
     assert records.read_answer(records.answer([])) == []
 
 

@@ -65,7 +65,7 @@ def test_losses_and_predictions_are_those_of_the_equations(case):
 def test_gradients_equal_central_differences(case):
     radio_map, data = case
     found = vm.local_gradients(radio_map, data)
-    assert found.propagation.shape == (len(np.unique(data.user)), len(radio_map.theta))
+    assert found.theta_gradient.shape == (len(np.unique(data.user)), len(radio_map.theta))
     heights, theta, width = radio_map.heights, radio_map.theta, 1e-4
 
     def moved(by_height, by_theta):
@@ -75,13 +75,13 @@ def test_gradients_equal_central_differences(case):
     for entry in range(len(theta)):
         change = np.eye(len(theta))[entry] * width
         slope = (moved(0.0, change) - moved(0.0, -change)) / (2 * width)
-        np.testing.assert_allclose(found.propagation[:, entry], slope, rtol=1e-5, atol=scale)
+        np.testing.assert_allclose(found.theta_gradient[:, entry], slope, rtol=1e-5, atol=scale)
     for cell in range(0, radio_map.grid.cells, 5):
         change = np.zeros(heights.size)
         change[cell] = width
         change = change.reshape(heights.shape)
         slope = (moved(change, 0.0) - moved(-change, 0.0)) / (2 * width)
-        np.testing.assert_allclose(found.heights[:, cell], slope, rtol=1e-4, atol=scale)
+        np.testing.assert_allclose(found.height_gradient[:, cell], slope, rtol=1e-4, atol=scale)
 
 
 def test_two_laws_give_the_papers_model_to_rounding():
@@ -91,9 +91,11 @@ def test_two_laws_give_the_papers_model_to_rounding():
     plain = vm.RadioMap(scene.grid, rng.uniform(-5, 60, scene.grid.shape))
     rich = replace(plain, offsets=Offsets(("nobody",), (), (7.0,)))
     one, other = (vm.local_gradients(radio_map, data) for radio_map in (plain, rich))
-    np.testing.assert_allclose(other.heights, one.heights, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(other.propagation[:, :4], one.propagation, rtol=1e-9, atol=1e-9)
-    assert (other.propagation[:, 4] == 0).all()
+    np.testing.assert_allclose(other.height_gradient, one.height_gradient, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        other.theta_gradient[:, :4], one.theta_gradient, rtol=1e-9, atol=1e-9
+    )
+    assert (other.theta_gradient[:, 4] == 0).all()
 
 
 def test_deep_obstruction_is_followed_and_the_deepest_is_blocked():
@@ -133,7 +135,7 @@ def test_fitted_theta_has_no_gradient_left():
         offsets=Offsets(np.unique(data.bs).tolist(), ["phone", "modem"]),
     )  # fmt: skip
     found = vm.local_gradients(start.fit_propagation(data), data)
-    total = found.counts @ found.propagation / found.counts.sum()
+    total = found.counts @ found.theta_gradient / found.counts.sum()
     assert np.abs(total).max() < 1e-7
 
 

@@ -66,8 +66,8 @@ def test_gradients_of_a_field_are_slopes_at_zero_and_curvatures():
     radio_map, data = street()
     found = vm.local_gradients(radio_map, data)
     size = radio_map.field.values.size
-    assert found.heights.shape == (6, radio_map.trained_cells) == (6, 2 * size)
-    assert (found.propagation == 0).all()
+    assert found.height_gradient.shape == (6, radio_map.trained_cells) == (6, 2 * size)
+    assert (found.theta_gradient == 0).all()
     np.testing.assert_allclose(
         found.counts @ found.loss / found.counts.sum(), radio_map.loss(data), rtol=1e-12
     )
@@ -82,11 +82,11 @@ def test_gradients_of_a_field_are_slopes_at_zero_and_curvatures():
             step = np.eye(size)[entry] * width
             up, down = loss_of(user, step), loss_of(user, -step)
             slope = (up - down) / (2 * width)
-            assert found.heights[user, entry] == pytest.approx(slope, abs=1e-6)
+            assert found.height_gradient[user, entry] == pytest.approx(slope, abs=1e-6)
     # Lumped: a row of the second derivative added up, which is what a shift of all would feel.
     up, down, here = (loss_of(0, zero + d) for d in (width, -width, 0.0))
     whole = (up - 2 * here + down) / width**2
-    assert found.heights[0, size:].sum() == pytest.approx(whole, rel=1e-4)
+    assert found.height_gradient[0, size:].sum() == pytest.approx(whole, rel=1e-4)
 
 
 def test_the_field_is_the_least_squares_solution():
@@ -140,7 +140,7 @@ def test_a_field_learns_what_obstacles_cannot(shadowed):
 def test_under_noise_more_rounds_average_the_field():
     radio_map, data = street(users=40)
     found = vm.local_gradients(radio_map, data)
-    exact = found.counts @ found.heights / found.counts.sum()
+    exact = found.counts @ found.height_gradient / found.counts.sum()
     rng = np.random.default_rng(0)
 
     def learned(rounds, noise):

@@ -35,8 +35,8 @@ def test_gradients_equal_the_naive_reference(case):
     # gradient by less than 2 |residual| |gap between the laws| sharpness CLEAR.
     left_out = 2 * 100 * 60 * radio_map.sharpness * kernels.CLEAR
     np.testing.assert_allclose(found.loss, loss, rtol=1e-7)
-    np.testing.assert_allclose(found.propagation, by_theta, rtol=1e-8, atol=20 * left_out)
-    np.testing.assert_allclose(found.heights, by_heights, rtol=1e-8, atol=left_out)
+    np.testing.assert_allclose(found.theta_gradient, by_theta, rtol=1e-8, atol=20 * left_out)
+    np.testing.assert_allclose(found.height_gradient, by_heights, rtol=1e-8, atol=left_out)
 
 
 def central_difference(function, point, index, step):
@@ -68,11 +68,11 @@ def test_gradients_equal_central_differences(case):
         ],
         axis=1,
     )
-    error = np.linalg.norm(found.heights - numeric, axis=1)
+    error = np.linalg.norm(found.height_gradient - numeric, axis=1)
     assert (error <= 1e-6 * (np.linalg.norm(numeric, axis=1) + 1)).all()
     theta = radio_map.propagation.as_array()
     numeric = np.stack([central_difference(losses_with, theta, k, 1e-3) for k in range(4)], axis=1)
-    error = np.linalg.norm(found.propagation - numeric, axis=1)
+    error = np.linalg.norm(found.theta_gradient - numeric, axis=1)
     assert (error <= 1e-6 * (np.linalg.norm(numeric, axis=1) + 1)).all()
 
 
@@ -140,7 +140,7 @@ def test_blocks_of_users_equal_the_whole():
     whole = vm.local_gradients(radio_map, data)
     blocks = list(vm.local_gradient_blocks(radio_map, data, users=3))
     assert [len(block.loss) for block in blocks] == [3, 1]
-    for name in ("loss", "heights", "propagation", "counts"):
+    for name in ("loss", "height_gradient", "theta_gradient", "counts"):
         joined = np.concatenate([getattr(block, name) for block in blocks])
         np.testing.assert_array_equal(joined, getattr(whole, name))
 
@@ -148,9 +148,9 @@ def test_blocks_of_users_equal_the_whole():
 @pytest.mark.parametrize("count", ["1", "2", "7"])
 def test_threads_do_not_change_a_bit(monkeypatch, count):
     radio_map, data = vm.RadioMap(GRID, np.full(80, 4.0)), some_data(links=200)
-    expected = vm.local_gradients(radio_map, data).heights
+    expected = vm.local_gradients(radio_map, data).height_gradient
     monkeypatch.setenv("VEILMAP_THREADS", count)
-    np.testing.assert_array_equal(vm.local_gradients(radio_map, data).heights, expected)
+    np.testing.assert_array_equal(vm.local_gradients(radio_map, data).height_gradient, expected)
     np.testing.assert_array_equal(threads.even_groups(data.links.offsets)[[0, -1]], [0, 4])
 
 
@@ -165,7 +165,7 @@ def test_fitted_propagation_has_no_gradient_left():
     data = some_data(links=300)
     fitted = vm.local_gradients(radio_map.fit_propagation(data), data)
     before = vm.local_gradients(radio_map, data)
-    left = fitted.counts @ fitted.propagation
+    left = fitted.counts @ fitted.theta_gradient
     assert np.abs(left).max() < 1e-8 * np.abs(before.counts @ before.propagation).max()
 
 

@@ -27,7 +27,7 @@ def test_expected_energy_equals_the_mean_over_drawn_measurements():
         bs_xyz=np.tile(STATIONS, (draws, 1)),
         gain_db=np.tile(gains, draws) + 3.0 * rng.standard_normal(draws * len(STATIONS)),
     )
-    squares = vm.local_gradients(radio_map, data).heights ** 2
+    squares = vm.local_gradients(radio_map, data).height_gradient ** 2
     tolerance = 5 * squares.std(axis=0) / np.sqrt(draws)
     assert (np.abs(squares.mean(axis=0) - expected) <= tolerance + 1e-15).all()
 
@@ -39,7 +39,7 @@ def test_without_noise_it_is_the_squared_gradient():
         user=np.zeros(len(STATIONS), int),
         user_xyz=np.tile(USER, (len(STATIONS), 1)), bs_xyz=STATIONS, gain_db=gains,
     )  # fmt: skip
-    gradient = vm.local_gradients(radio_map, data).heights[0]
+    gradient = vm.local_gradients(radio_map, data).height_gradient[0]
     energy = theory.expected_energy(radio_map, gains, USER, STATIONS, 0.0)
     np.testing.assert_allclose(energy, gradient**2, rtol=1e-9, atol=1e-20)
 

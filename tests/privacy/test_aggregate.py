@@ -34,7 +34,7 @@ def without_noise(mechanism, raw):
     silent = SimpleNamespace(add_to=lambda total, draw: None, deviation=0.0)
     with patch.object(vm.AggregateGaussian, "_sampler", lambda *_: silent):
         sent = mechanism.answer(raw, GRID, draws(len(raw.counts)), len(raw.counts))
-    return np.hstack([sent.uploads, sent.propagation])
+    return np.hstack([sent.uploads, sent.theta_gradient])
 
 
 def draws(users, seed=0):
@@ -177,13 +177,13 @@ def test_rounding_is_without_bias():
     one = contribution(np.random.default_rng(3), 1, 0.02)
     users = 4000
     raw = Contribution(*(np.repeat(part, users, axis=0) for part in (
-        one.heights, one.propagation, one.counts, one.user_xy)))  # fmt: skip
+        one.height_gradient, one.theta_gradient, one.counts, one.user_xy)))  # fmt: skip
     whole = without_noise(mechanism, raw)
     heights, theta = mechanism.read(
         whole[:, : GRID.cells].sum(axis=0), whole[:, GRID.cells :].sum(axis=0), users
     )
-    norm = np.linalg.norm(one.heights)
-    clipped = one.heights[0] * min(1, math.sqrt(1 - 0.1**2) * mechanism.clip / norm)
+    norm = np.linalg.norm(one.height_gradient)
+    clipped = one.height_gradient[0] * min(1, math.sqrt(1 - 0.1**2) * mechanism.clip / norm)
     # A number that is rounded at random strays by half a step at most.
     stray = 5 * 0.5 / math.sqrt(users) * mechanism.clip / mechanism.levels
     assert np.abs(heights - clipped).max() < stray
@@ -208,10 +208,10 @@ def test_the_sum_is_read_as_the_mean_of_clipped_gradients():
     sent = FIXED.answer(raw, GRID, draws(users), users)
     assert sent.uploads.dtype == np.int64
     assert (sent.weights == 1).all()
-    heights, theta = FIXED.read(sent.uploads.sum(axis=0), sent.propagation.sum(axis=0), users)
+    heights, theta = FIXED.read(sent.uploads.sum(axis=0), sent.theta_gradient.sum(axis=0), users)
     limit = math.sqrt(1 - 0.2**2) * 0.5
-    norms = np.linalg.norm(raw.heights, axis=1)
-    clipped = raw.heights * np.minimum(1, limit / norms)[:, None]
+    norms = np.linalg.norm(raw.height_gradient, axis=1)
+    clipped = raw.height_gradient * np.minimum(1, limit / norms)[:, None]
     # σ of the mean: at least zΔ/n, at most that over √(1 − dropout), rounded up to 3 digits.
     deviation = 2.0 * FIXED.clip / users / math.sqrt(0.9)
     away = (heights - clipped.mean(axis=0)) / deviation
@@ -224,12 +224,14 @@ def test_noise_on_the_sum_is_what_is_promised_even_when_some_are_missing():
     users, missing = 50, 5
     some = contribution(np.random.default_rng(0), users)
     raw = replace(
-        some, heights=np.zeros_like(some.heights), propagation=np.zeros_like(some.propagation)
+        some,
+        height_gradient=np.zeros_like(some.height_gradient),
+        theta_gradient=np.zeros_like(some.theta_gradient),
     )
     sums = []
     for seed in range(300):
         sent = FIXED.answer(raw, GRID, draws(users, seed), users)
-        sums.append(np.hstack([sent.uploads, sent.propagation])[missing:].sum(axis=0))
+        sums.append(np.hstack([sent.uploads, sent.theta_gradient])[missing:].sum(axis=0))
     promised = FIXED.noise_multiplier * FIXED.sensitivity(GRID.cells, 4)
     values = np.ravel(sums)
     # Relative deviation of a sample variance: √(2/n); rounding up adds at most 1 %.
@@ -278,8 +280,12 @@ def test_users_who_keep_back_send_noise_only():
     there = np.linalg.norm(sent.uploads, axis=1) > 2000  # a clipped contribution is 4096 long
     share = there.mean()
     assert abs(share - 0.25) < 5 * math.sqrt(0.25 * 0.75 / users)
-    heights, _ = mechanism.read(sent.uploads.sum(axis=0), sent.propagation.sum(axis=0), users)
-    all_in = raw.heights / np.linalg.norm(raw.heights, axis=1)[:, None] * math.sqrt(1 - 0.2**2)
+    heights, _ = mechanism.read(sent.uploads.sum(axis=0), sent.theta_gradient.sum(axis=0), users)
+    all_in = (
+        raw.height_gradient
+        / np.linalg.norm(raw.height_gradient, axis=1)[:, None]
+        * math.sqrt(1 - 0.2**2)
+    )
     # Each entry of the mean has the scatter of a sample: 1/√(q n M) of a unit vector's norm.
     scatter = 1 / math.sqrt(0.25 * users * GRID.cells)
     assert np.abs(heights - all_in.mean(axis=0)).max() < 5 * scatter
@@ -317,6 +323,6 @@ def test_what_cannot_be_proven_is_refused():
     coarse = vm.AggregateGaussian(noise_multiplier=1.0, levels=4)
     with pytest.raises(vm.VeilmapError, match="too coarse to be proven"):
         coarse.answer(raw, GRID, draws(2), 100)
-    raw.heights[0, 0] = np.nan
+    raw.height_gradient[0, 0] = np.nan
     with pytest.raises(vm.VeilmapError, match="not finite"):
         FIXED.answer(raw, GRID, draws(2), 2)

@@ -266,7 +266,7 @@ def test_every_mechanism_answers_one_by_one_or_together_alike(name):
             *(getattr(raw, f.name)[i : i + 1] for f in fields(raw) if f.name != "laws")
         )
         alone = mechanism.answer(own, GRID, draws[i : i + 1], users)
-        for name_of in ("uploads", "propagation", "weights", "norms"):
+        for name_of in ("uploads", "theta_gradient", "weights", "norms"):
             np.testing.assert_array_equal(getattr(alone, name_of)[0], getattr(together, name_of)[i])
 
 

@@ -102,14 +102,14 @@ def test_alternatives_do_the_same_work(setting):
     np.testing.assert_array_equal(theirs.offsets, ours.offsets)
     np.testing.assert_array_equal(theirs.cells, ours.cells)
     np.testing.assert_allclose(theirs.chords, ours.chords, atol=1e-6)
-    np.testing.assert_allclose(theirs.heights, ours.heights, atol=1e-6)
+    np.testing.assert_allclose(theirs.height_gradient, ours.height_gradient, atol=1e-6)
     made, plain = (
         local_gradients(radio_map, data),
         _alternatives.traced_gradients(radio_map, data, ours),
     )
-    largest = np.abs(made.heights).max()
-    np.testing.assert_allclose(plain.heights, made.heights, atol=1e-8 * largest)
-    np.testing.assert_allclose(plain.propagation, made.propagation, rtol=1e-8)
+    largest = np.abs(made.height_gradient).max()
+    np.testing.assert_allclose(plain.height_gradient, made.height_gradient, atol=1e-8 * largest)
+    np.testing.assert_allclose(plain.theta_gradient, made.theta_gradient, rtol=1e-8)
     np.testing.assert_allclose(plain.loss, made.loss, rtol=1e-8)
     np.testing.assert_allclose(
         _alternatives.dense_sum(radio_map, data), stages.added_up(radio_map, data), atol=1e-9

@@ -17,7 +17,7 @@ from veilmap._util import files
 from veilmap.federation.messages import Broadcast
 from veilmap.flower import records
 from veilmap.flower.client import Own
-from veilmap.flower.secagg.account import Account
+from veilmap.flower.secagg.account import NodeAccount
 from veilmap.flower.secagg.session import RECORD, Announcement
 from veilmap.flower.secagg.whole_numbers import MODULUS, Scale
 from veilmap.privacy.accounting import calibrated
@@ -58,7 +58,7 @@ class Server:
     def __post_init__(self):
         for user in self.data.users.tolist():
             enrolment = enrolment_in(self.folder, f"node-{user}")
-            files.write_json(asdict(Account(enrolment.owner)), enrolment.account)
+            files.write_json(asdict(NodeAccount(enrolment.owner)), enrolment.account)
             own = Own(self.data.select(self.data.user == user), self.mechanism, None, enrolment)
             self.nodes[100 + user] = node(lambda context, own=own: own, 100 + user)
         invented = [generate_key_pairs()[1] for _ in range(2)]

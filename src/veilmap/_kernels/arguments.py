@@ -40,7 +40,7 @@ class Laws(NamedTuple):
     theta: Floats
 
 
-class Model(NamedTuple):
+class MapArrays(NamedTuple):
     """A radio map."""
 
     frame: Frame
@@ -48,7 +48,7 @@ class Model(NamedTuple):
     laws: Laws
 
 
-class Ends(NamedTuple):
+class LinkEnds(NamedTuple):
     """Both ends of links, (J, 3) each, in metres."""
 
     user: Floats
@@ -125,7 +125,7 @@ class Rounding(NamedTuple):
     seeds: Words
 
 
-class Table(NamedTuple):
+class SamplingTable(NamedTuple):
     """A cumulative table of 128-bit numbers in two halves, for values from ``first`` on.
 
     ``guide`` has the entry to begin at for the leading bits of a word, word >> shift.

@@ -50,7 +50,7 @@ class Segment(NamedTuple):
     bz: float
 
 
-class Start(NamedTuple):
+class WalkStart(NamedTuple):
     """Where a walk begins and how it goes on; all t in ticks.
 
     t_in and t_out of the part over the grid (t_in > t_out: none), the first cell, t of the next
@@ -149,7 +149,7 @@ def _enter(link, frame):
         ahead = row + 1 if dy > 0.0 else row
         t_y, every_y = min((ahead - ay) * per_dy, _BEYOND), min(abs(per_dy), _BEYOND)
         step_y = columns if dy > 0.0 else -columns
-    return Start(
+    return WalkStart(
         int(t_in * TICKS), int(t_out * TICKS), row * columns + column,
         int(t_x * TICKS), int(t_y * TICKS), int(every_x * TICKS), int(every_y * TICKS),
         step_x, step_y, int(touch * TICKS),

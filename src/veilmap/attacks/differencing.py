@@ -108,7 +108,7 @@ def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> tuple[Values
     In units of what one user's match is on average, so that rounds can be compared.
     """
     of_sum, own = np.zeros((2, candidates.grid.cells))
-    total = (seen.heights * len(seen.clients)).astype(np.float32)
+    total = (seen.height_gradient * len(seen.clients)).astype(np.float32)
     for templates in candidates.templates(seen.broadcast.radio_map):
         norm = np.sqrt(templates.products[:, 0].sum(axis=1))
         speaks = norm > _FAINT * clip

@@ -91,7 +91,7 @@ class GradientInversion(Attack):
         broadcast, values = seen.broadcast.radio_map, seen.uploads.astype(np.float64)
         variances = noise_variances(seen.uploads, broadcast.grid)
         variances += self.floor * np.mean(values**2, axis=1, keepdims=True) + 1e-300
-        counts = seen.links.astype(np.float64)
+        counts = seen.weight.astype(np.float64)
         uploads = Uploads(values=values, variances=variances, counts=counts, clip=clip)
         row_of = {client: row for row, client in enumerate(seen.clients)}
         return _View(self, candidates, broadcast, row_of, uploads)

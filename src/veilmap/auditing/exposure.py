@@ -178,7 +178,7 @@ class Witness:
         received: dict[str, NDArray] = {}
         if isinstance(seen, SeenRound) and user in seen.clients:
             row = seen.clients.index(user)
-            received[SENT], links = seen.uploads[row], int(seen.links[row])
+            received[SENT], links = seen.uploads[row], int(seen.weight[row])
         if self.data is not None:
             links = int(self._gradients(number, (user,))[0].counts[0])
             sent = self._protected(number, (user,), [noise.draw(0, user, number)], knobs)
@@ -205,7 +205,7 @@ class Witness:
         seen, clients = self._seen(number), self.users(number)
         received: dict[str, NDArray] = {}
         if isinstance(seen, SeenSum):
-            received[SENT] = seen.heights
+            received[SENT] = seen.height_gradient
         if self.data is not None:
             most = _SUMMED_VALUES // self.transcript.grid.cells
             if len(clients) > most:
@@ -252,7 +252,9 @@ class Witness:
         """What users would send under every scheme, (n, M)."""
         raw, positions = self._gradients(number, users)
         return {
-            name: scheme.protect(raw.heights, self.transcript.grid, positions, draws).uploads
+            name: scheme.protect(
+                raw.height_gradient, self.transcript.grid, positions, draws
+            ).uploads
             for name, scheme in knobs.schemes.items()
         }
 
@@ -261,8 +263,8 @@ class Witness:
         if self.data is None:
             return {}
         raw, positions = self._gradients(number, (user,))
-        norm = float(np.linalg.norm(raw.heights[0]))
-        clipped = raw.heights[0] * (knobs.clip / max(norm, knobs.clip))
+        norm = float(np.linalg.norm(raw.height_gradient[0]))
+        clipped = raw.height_gradient[0] * (knobs.clip / max(norm, knobs.clip))
         aligned, grid = knobs.schemes["aligned"], self.transcript.grid
         deviations = np.sqrt(aligned.variances(clipped, grid, positions[0]))
         return {"position": positions[0], "norm": norm, "deviations": deviations}

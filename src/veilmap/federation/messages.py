@@ -68,16 +68,16 @@ class Update:
     client : int or str
     round : int
         The broadcast it answers.
-    links : int
+    weight : int
         Its weight in the mean: J_i, or 1 where the mechanism keeps that to itself.
-    heights : (M,)
+    height_gradient : (M,)
         g̃: what the mechanism made of ∂F_i/∂h.
-    propagation : (P,)
+    theta_gradient : (P,)
         What it made of ∂F_i/∂θ; the paper's leave it as it is.
     """
 
     client: ClientId
     round: int
-    links: int
-    heights: NDArray = field(repr=False)
-    propagation: NDArray = field(repr=False)
+    weight: int
+    height_gradient: NDArray = field(repr=False)
+    theta_gradient: NDArray = field(repr=False)

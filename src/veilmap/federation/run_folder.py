@@ -159,14 +159,16 @@ class RunFolder:
         """Write what the server saw of one round, compressed."""
         radio_map = seen.broadcast.radio_map
         received = (
-            {"uploads": seen.uploads} if isinstance(seen, SeenRound) else {"sum": seen.heights}
+            {"uploads": seen.uploads}
+            if isinstance(seen, SeenRound)
+            else {"sum": seen.height_gradient}
         )
         with files.replacing(self._uploads(seen.broadcast.round)) as temporary:
             np.savez_compressed(
                 temporary,
                 clients=json.dumps(seen.clients),
-                propagation=seen.propagation,
-                links=seen.links,
+                propagation=seen.theta_gradient,
+                links=seen.weight,
                 cohort=seen.broadcast.cohort,
                 **radio_map.as_arrays(),
                 **received,

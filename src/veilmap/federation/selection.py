@@ -159,7 +159,7 @@ def with_field(radio_map: RadioMap, data: Measurements, spacing: float) -> Radio
     empty = rule.empty(radio_map.grid, *data.stations)
     links = data.links
     together = Links(np.array([0, len(data)]), *(getattr(links, name) for name in _COLUMNS))
-    sums = gradients_of(replace(radio_map, field=empty), together).heights
+    sums = gradients_of(replace(radio_map, field=empty), together).height_gradient
     values = rule.solved(*sums.reshape(2, *empty.values.shape))
     return replace(radio_map, field=empty.moved_to(values))
 

@@ -20,9 +20,9 @@ from veilmap.privacy.mechanisms.sums import RunningSum
 class OpenedSum:
     """A sum after unmasking: Σ J_i, Σ J_i · heights and Σ J_i · θ's gradient."""
 
-    links: int
-    heights: NDArray[np.float64]
-    propagation: NDArray[np.float64]
+    weight: int
+    height_gradient: NDArray[np.float64]
+    theta_gradient: NDArray[np.float64]
 
 
 Unmask = Callable[[], OpenedSum | None]
@@ -155,7 +155,7 @@ class RoundSum:
             if problem:
                 self.refused[update.client] = problem
                 continue
-            self._running.add(update.heights, update.propagation, update.links)
+            self._running.add(update.height_gradient, update.theta_gradient, update.weight)
             self._take_in([update.client])
             seen.add(update.client)
 
@@ -176,7 +176,9 @@ class RoundSum:
         laws = radio_map.propagation.laws
         if self.tiles is None:
             opened = self.sum
-            return mechanism.read(opened.heights, opened.propagation, opened.links, laws)
+            return mechanism.read(
+                opened.height_gradient, opened.theta_gradient, opened.weight, laws
+            )
         heights, theta = np.zeros(radio_map.grid.shape), np.zeros(self.parameters)
         links = int(self._running.weights[self._open].sum())
         for tile in np.flatnonzero(self._open).tolist():
@@ -199,13 +201,13 @@ class RoundSum:
             return f"answers round {update.round} in round {self.broadcast.round}"
         if update.client in seen:
             return "answered twice"
-        if update.links < 1:
-            return f"claims {update.links} links"
-        shapes = update.heights.shape, update.propagation.shape
+        if update.weight < 1:
+            return f"claims {update.weight} links"
+        shapes = update.height_gradient.shape, update.theta_gradient.shape
         if shapes != ((self.cells,), (self.parameters,)):
             return f"has the wrong shape {shapes[0]}"
-        norm = rows.length(update.heights)
-        if not (np.isfinite(norm) and np.isfinite(update.propagation).all()):
+        norm = rows.length(update.height_gradient)
+        if not (np.isfinite(norm) and np.isfinite(update.theta_gradient).all()):
             return "is not finite"
         if norm > self.largest_norm:
             return f"has norm {norm:.3g}, more than {self.largest_norm:.3g}"
@@ -258,7 +260,7 @@ class Server:
     def read(self, total: RoundSum) -> SeenSum:
         """The sum as this server sees it, once it is open."""
         means = total.means(self.mechanism)
-        return SeenSum(total.broadcast, tuple(total.clients), *means, total.sum.links)
+        return SeenSum(total.broadcast, tuple(total.clients), *means, total.sum.weight)
 
     def close_round(self, total: RoundSum) -> None:
         """Step by the weighted mean; a round without any leaves the map to the priors."""

@@ -29,22 +29,22 @@ class SeenRound:
     clients : tuple of ids
     uploads : (n, M) float32
         Their gradients as they arrived. Kept in single precision: no attack loses by it.
-    propagation : (n, P) float
-    links : (n,) int
+    theta_gradient : (n, P) float
+    weight : (n,) int
     """
 
     broadcast: Broadcast
     clients: tuple[ClientId, ...]
     uploads: NDArray[np.float32] = field(repr=False)
-    propagation: NDArray[np.float64] = field(repr=False)
-    links: NDArray[np.int64] = field(repr=False)
+    theta_gradient: NDArray[np.float64] = field(repr=False)
+    weight: NDArray[np.int64] = field(repr=False)
 
     def only(self, users: Set[ClientId]) -> "SeenRound":
         """What it shows of some users."""
         rows = [row for row, client in enumerate(self.clients) if client in users]
         return SeenRound(
             self.broadcast, tuple(self.clients[row] for row in rows), self.uploads[rows],
-            self.propagation[rows], self.links[rows],
+            self.theta_gradient[rows], self.weight[rows],
         )  # fmt: skip
 
 
@@ -57,18 +57,18 @@ class SeenSum:
     broadcast : Broadcast
     clients : tuple of ids
         Who took part: secure aggregation hides what they sent, not that they did.
-    heights : (M,) float
+    height_gradient : (M,) float
         The weighted mean of their uploads.
-    propagation : (P,) float
-    links : int
+    theta_gradient : (P,) float
+    weight : int
         The sum of their weights.
     """
 
     broadcast: Broadcast
     clients: tuple[ClientId, ...]
-    heights: NDArray[np.float64] = field(repr=False)
-    propagation: NDArray[np.float64] = field(repr=False)
-    links: int
+    height_gradient: NDArray[np.float64] = field(repr=False)
+    theta_gradient: NDArray[np.float64] = field(repr=False)
+    weight: int
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,9 @@ class RoundRecorder:
         return SeenRound(
             broadcast,
             tuple(update.client for update in updates),
-            np.array([u.heights for u in updates], dtype=np.float32).reshape(-1, cells),
-            np.array([u.propagation for u in updates], dtype=np.float64).reshape(len(updates), -1),
-            np.array([u.links for u in updates], dtype=np.int64),
+            np.array([u.height_gradient for u in updates], dtype=np.float32).reshape(-1, cells),
+            np.array([u.theta_gradient for u in updates], dtype=np.float64).reshape(
+                len(updates), -1
+            ),
+            np.array([u.weight for u in updates], dtype=np.int64),
         )

@@ -2,26 +2,26 @@
 
 from veilmap.figures import curves  # it registers what `draw` draws
 from veilmap.figures.content import (
-    AuditedRun,
     Beliefs,
     ErrorShares,
     GroundMap,
     GroundMaps,
     MeasuredGround,
-    Tradeoff,
+    TradeoffPlot,
+    TradeoffPoint,
 )
 from veilmap.figures.maps import gain, gain_error, heights, overview, uploads
 from veilmap.figures.rasters import save_layer_image, save_layer_legend
 from veilmap.figures.style import draw, png, save
 
 __all__ = [
-    "AuditedRun",
     "Beliefs",
     "ErrorShares",
     "GroundMap",
     "GroundMaps",
     "MeasuredGround",
-    "Tradeoff",
+    "TradeoffPlot",
+    "TradeoffPoint",
     "curves",
     "draw",
     "gain",

@@ -180,7 +180,7 @@ class ErrorShares:
 
 
 @dataclass(frozen=True)
-class AuditedRun:
+class TradeoffPoint:
     """A run's label, map MAE (dB), strongest attack's median error and its 95 % interval (m)."""
 
     label: str
@@ -191,10 +191,10 @@ class AuditedRun:
 
 
 @dataclass(frozen=True)
-class Tradeoff:
+class TradeoffPlot:
     """Map error against the strongest attack's error; the prior's error is the ceiling."""
 
-    runs: Sequence[AuditedRun]
+    runs: Sequence[TradeoffPoint]
     prior_m: float
     title: str = ""
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from veilmap.figures.content import Curves, ErrorShares, Line, Panel, SideView, Tradeoff
+from veilmap.figures.content import Curves, ErrorShares, Line, Panel, SideView, TradeoffPlot
 from veilmap.figures.style import (
     ATTACKER,
     COLOURS,
@@ -127,7 +127,7 @@ def _(picture: ErrorShares) -> Figure:
 
 
 @draw.register
-def _(picture: Tradeoff) -> Figure:
+def _(picture: TradeoffPlot) -> Figure:
     figure = Figure(figsize=(8.4, 4.4), layout="constrained")
     if picture.title:
         figure.suptitle(plain(picture.title), fontsize=SIZE + 1)

@@ -90,11 +90,11 @@ def answer(updates: Sequence[Update]) -> RecordDict:
     facts = {
         "round": updates[0].round if updates else -1,
         "users": json.dumps([update.client for update in updates]),
-        "weights": [update.links for update in updates],
+        "weights": [update.weight for update in updates],
     }
     arrays = {
-        "heights": np.array([update.heights for update in updates]),
-        "propagation": np.array([update.propagation for update in updates]),
+        "heights": np.array([update.height_gradient for update in updates]),
+        "propagation": np.array([update.theta_gradient for update in updates]),
     }
     return _packed(arrays, facts)
 

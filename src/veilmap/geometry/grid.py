@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from veilmap._kernels.arguments import Ends, Frame
+from veilmap._kernels.arguments import Frame, LinkEnds
 from veilmap._util import checks
 from veilmap._util.arrays import Bools, Floats, Ints
 from veilmap._util.plain import plain
@@ -123,7 +123,7 @@ def offsets_of(counts: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def paired(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Ends:
+def paired(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> LinkEnds:
     """Both ends of each link as contiguous (J, 3) arrays; a single end serves all links."""
     user = checks.points("user_xyz", user_xyz)
     bs = checks.points("bs_xyz", bs_xyz)
@@ -135,4 +135,4 @@ def paired(user_xyz: ArrayLike, bs_xyz: ArrayLike) -> Ends:
         ) from None
     if user.ndim != 2:
         raise ConfigurationError(f"links must form one list, shape (J, 3), not {user.shape}")
-    return Ends(user=np.ascontiguousarray(user), bs=np.ascontiguousarray(bs))
+    return LinkEnds(user=np.ascontiguousarray(user), bs=np.ascontiguousarray(bs))

@@ -28,8 +28,8 @@ class LocalGradients:
     """
 
     loss: Floats
-    heights: Floats
-    propagation: Floats
+    height_gradient: Floats
+    theta_gradient: Floats
     counts: Ints
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._kernels import degrees
 from veilmap._kernels import links as kernels
-from veilmap._kernels.arguments import Ends, Model, Terrain
+from veilmap._kernels.arguments import LinkEnds, MapArrays, Terrain
 from veilmap._util import checks, threads
 from veilmap._util.arrays import Array, Bools, Floats, Ints
 from veilmap._util.ids import Id
@@ -122,14 +122,14 @@ class RadioMap:
         object.__setattr__(self, "sharpness", sharpness)
 
     @cached_property
-    def kernel_model(self) -> Model:
+    def kernel_model(self) -> MapArrays:
         """The map as the kernels take it."""
         low, high = float(self.heights.min()), float(self.heights.max())
         datum = 0.5 * (low + high)  # centred, so that exponentials of the range stay finite
         raised = np.exp(self.sharpness * (self.heights.ravel() - datum))
         top = high - math.log(kernels.CLEAR) / self.sharpness
         terrain = Terrain(raised=raised, top=top, datum=datum, sharpness=self.sharpness)
-        return Model(frame=self.grid.frame, terrain=terrain, laws=self.propagation.kernel_laws)
+        return MapArrays(frame=self.grid.frame, terrain=terrain, laws=self.propagation.kernel_laws)
 
     @property
     def theta(self) -> Floats:
@@ -192,7 +192,7 @@ class RadioMap:
         """−log S of each link: 0 for a clear one, the more the deeper it is blocked."""
         return self._for_links(degrees.obstructions, paired(user_xyz, bs_xyz))
 
-    def _for_links(self, kernel: Callable[..., None], ends: Ends) -> Floats:
+    def _for_links(self, kernel: Callable[..., None], ends: LinkEnds) -> Floats:
         """What a kernel finds for each link, (J,)."""
         found = np.empty(len(ends.user))
         run = partial(kernel, ends=ends, model=self.kernel_model, out=found)

@@ -157,7 +157,7 @@ def expected_energy(
     predicted = radio_map.predict(user, bs)
     # Each link as a user of its own whose residual is 1 dB: its gradient is −2 s_j.
     alone = Links(np.arange(len(user) + 1), user, bs, predicted + 1.0)
-    slopes = -0.5 * gradients_of(radio_map, alone).heights
+    slopes = -0.5 * gradients_of(radio_map, alone).height_gradient
     noise = checks.number("noise_db", noise_db, least=0)
     systematic = (truth - predicted) @ slopes
     return 4 / len(user) ** 2 * (systematic**2 + noise**2 * np.sum(slopes**2, axis=0))

@@ -60,9 +60,9 @@ def tradeoff_figure(audits: Mapping[str, Audit]) -> Figure:
         if not math.isnan(audit.mae_db):
             title, median = f"{name} ({audit.prior.users:,} users)", audit.strongest.median
             spread = median.value, median.low, median.high
-            known.append(figures.AuditedRun(title, audit.mae_db, *spread))
+            known.append(figures.TradeoffPoint(title, audit.mae_db, *spread))
     prior = float(np.mean([audit.prior.median.value for audit in audits.values()]))
-    return figures.draw(figures.Tradeoff(known, prior, study_among(audits.values())))
+    return figures.draw(figures.TradeoffPlot(known, prior, study_among(audits.values())))
 
 
 def tradeoff_rows(audits: Mapping[str, Audit]) -> list[list[str]]:

@@ -351,7 +351,7 @@ def test_noise_alone_has_the_deviation_of_any_other_answer(town):
     clients = Clients(data.users.tolist(), data.links, MECHANISM, None)
     broadcast = Broadcast(0, maps[0], len(NODES))
     sent = np.concatenate([
-        update.heights for _ in range(40) for update in clients.noise_alone(broadcast)
+        update.height_gradient for _ in range(40) for update in clients.noise_alone(broadcast)
     ])  # fmt: skip
     expected = MECHANISM.share_deviation(maps[0].grid.cells, 4, len(NODES))
     # Relative deviation of a sample deviation: 1/√(2n).

@@ -123,11 +123,14 @@ def test_other_sums_are_equal_to_the_step(mechanism, town):
     ours, theirs = run.transcript.rounds[0], reference.transcript.rounds[0]
     scale = Scale.of(mechanism, 6)
     # Every node rounds by at most half a step; the transcript keeps the mean.
-    for name, step in (("heights", scale.heights), ("propagation", scale.propagation)):
+    for name, step in (
+        ("height_gradient", scale.heights),
+        ("theta_gradient", scale.propagation),
+    ):
         error = np.abs(getattr(ours, name) - getattr(theirs, name)).max()
-        assert error <= 6 * step / 2 / theirs.links * (1 + 1e-9)
+        assert error <= 6 * step / 2 / theirs.weight * (1 + 1e-9)
         assert error < 1e-3 * np.abs(getattr(theirs, name)).max()
-    assert ours.links == theirs.links
+    assert ours.weight == theirs.weight
 
 
 def test_a_residual_field_comes_through_masked_sums_too(town):
@@ -164,10 +167,10 @@ def test_a_dropout_within_the_threshold_still_yields_the_sum_of_the_others(stage
     clients = Clients(counted.users.tolist(), counted.links, FORMAL, 5)
     start = vm.NoiseAwareStep().start(town[0].grid).radio_map
     updates, _ = clients.answer(Broadcast(0, start, 6))
-    total = np.sum([update.heights for update in updates], axis=0)
+    total = np.sum([update.height_gradient for update in updates], axis=0)
     seen = run.transcript.rounds[0]
     np.testing.assert_array_equal(
-        seen.heights, FORMAL.read(total.astype(float), np.zeros(4), len(updates))[0]
+        seen.height_gradient, FORMAL.read(total.astype(float), np.zeros(4), len(updates))[0]
     )
     assert run.history[0].opened
     assert f"2 left at {stage.replace('_', ' ')}: did not answer" in run.history[0].notes
@@ -213,7 +216,7 @@ def test_the_server_receives_no_single_upload(town):
     for update in clients.answer(Broadcast(0, start, 6))[0]:
         for vector in vectors:
             # A mask is evenly spread over 2³²: nothing of the upload is left in place.
-            seen = (vector[2:-4] - update.heights + 2**31) % MODULUS / MODULUS
+            seen = (vector[2:-4] - update.height_gradient + 2**31) % MODULUS / MODULUS
             assert abs(seen.mean() - 0.5) < 5 * np.sqrt(1 / 12 / seen.size)
             assert np.abs(np.histogram(seen, 10, (0, 1))[0] / seen.size - 0.1).max() < 0.05
     assert not any(message.content.array_records.get("arrays") for message in grid.received)
@@ -386,8 +389,8 @@ def test_sums_of_whole_numbers_never_overflow_and_never_lose_more_than_half_a_st
     links = 1 if mechanism.whole_numbers else data.draw(st.integers(1, 1024))
     packed = scale.pack(Update(1, 0, links, heights, np.zeros(4)))
     opened = scale.unpack(packed * 1.0, 1, 3)
-    assert opened.links == links
-    error = np.abs(opened.heights - links * heights).max()
+    assert opened.weight == links
+    error = np.abs(opened.height_gradient - links * heights).max()
     assert error <= (0 if mechanism.whole_numbers else scale.heights / 2 * (1 + 1e-9))
 
 

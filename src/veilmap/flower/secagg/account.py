@@ -26,7 +26,7 @@ _PATIENCE = 30.0  # seconds to wait for another process of this node
 
 
 @dataclass(frozen=True)
-class Account:
+class NodeAccount:
     """What a node has done so far.
 
     Attributes
@@ -56,7 +56,7 @@ def enrol(path: Path, owner: str) -> None:
         if path.exists():
             load(path, owner)
         else:
-            files.write_json(asdict(Account(owner)), path)
+            files.write_json(asdict(NodeAccount(owner)), path)
 
 
 def enter(path: Path, owner: str, session: int, stage: str, mechanism: Mechanism) -> None:
@@ -73,7 +73,7 @@ def enter(path: Path, owner: str, session: int, stage: str, mechanism: Mechanism
         files.write_json(asdict(after), path)
 
 
-def load(path: Path, owner: str) -> Account:
+def load(path: Path, owner: str) -> NodeAccount:
     """The account of a key; without one nothing is known to be left of its ε."""
     if not path.exists():
         raise PrivacyError(
@@ -82,7 +82,7 @@ def load(path: Path, owner: str) -> Account:
         )
     damaged = f"the account {path} is damaged, and with it what this node has spent"
     try:
-        account = Account(**json.loads(path.read_text(encoding="utf-8")))
+        account = NodeAccount(**json.loads(path.read_text(encoding="utf-8")))
         sound = account.session >= 0 and account.answers >= 0 and account.stage in ("", *STAGES)
     except (TypeError, ValueError) as error:
         raise PrivacyError(damaged) from error
@@ -93,7 +93,7 @@ def load(path: Path, owner: str) -> Account:
     return account
 
 
-def _advanced(account: Account, session: int, stage: str) -> Account:
+def _advanced(account: NodeAccount, session: int, stage: str) -> NodeAccount:
     """The account once a stage is answered, if it is that stage's turn."""
     if stage == STAGES[0]:
         if session <= account.session:
@@ -111,7 +111,7 @@ def _advanced(account: Account, session: int, stage: str) -> Account:
     return replace(account, stage=stage)
 
 
-def _charged(account: Account, mechanism: Mechanism) -> Account:
+def _charged(account: NodeAccount, mechanism: Mechanism) -> NodeAccount:
     """The account after one more answer, if the promise still holds with it."""
     if not isinstance(mechanism, AggregateGaussian):
         return account  # promises nothing

@@ -47,9 +47,9 @@ class Scale:
 
         J_i is among the numbers that are masked: it would tell users apart.
         """
-        heights = update.links * update.heights / self.heights
-        propagation = update.links * update.propagation / self.propagation
-        numbers = np.concatenate([[1.0, update.links], heights, propagation])
+        heights = update.weight * update.height_gradient / self.heights
+        propagation = update.weight * update.theta_gradient / self.propagation
+        numbers = np.concatenate([[1.0, update.weight], heights, propagation])
         whole: NDArray[np.float64] = np.rint(numbers)
         if not np.abs(whole).max() <= self.largest:
             raise PrivacyError(

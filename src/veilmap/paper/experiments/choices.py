@@ -37,7 +37,7 @@ class Start(Task):
         grid = own.scene.grid
         theta = AS_WRITTEN.start_propagation
         flat = RadioMap(grid, np.full(grid.shape, self.height), theta, self.sharpness)
-        norms = np.linalg.norm(local_gradients(flat, own.data).heights, axis=1)
+        norms = np.linalg.norm(local_gradients(flat, own.data).height_gradient, axis=1)
         return {"largest": np.array(norms.max())}
 
 
@@ -55,7 +55,7 @@ class Leaning(Task):
         """Allocate the noise with the given price of V and predict the attacker's error."""
         own = city(self.seed, self.users)
         grid, places = own.scene.grid, own.data.mean_positions()
-        gradients = local_gradients(AS_WRITTEN.start(grid).radio_map, own.data).heights
+        gradients = local_gradients(AS_WRITTEN.start(grid).radio_map, own.data).height_gradient
         clipped = gradients / np.maximum(np.linalg.norm(gradients, axis=1, keepdims=True), 1.0)
         energies = np.sum(clipped**2, axis=1)
         kappa = GeometryAligned(tradeoff=self.tradeoff).variance_weight(grid.cells)

@@ -53,7 +53,7 @@ class Descent(Task):
         """Descend and keep books."""
         path = _Path(self)
         start, heights_only = path.largest_curvature(), path.largest_curvature(of_theta=False)
-        spread = theory.dissimilarity(path.local.heights, path.local.counts)
+        spread = theory.dissimilarity(path.local.height_gradient, path.local.counts)
         even = theory.heterogeneity(path.local.counts)
         budget = getattr(self.mechanism, "noise_budget", 0.0)
         largest = theory.largest_heights_rate(start, spread, even, budget)
@@ -104,15 +104,15 @@ class _Path:
         """One round; what the lemma speaks of in it."""
         here, local = self.point, self.local
         weights = local.counts / local.counts.sum()
-        norms = norms_of(local.heights)
-        mean = weights @ local.heights
+        norms = norms_of(local.height_gradient)
+        mean = weights @ local.height_gradient
         down, noise, excess = self._sent(local, norms, weights)
         h, theta = here[:-4], here[-4:]
         moved = [h - heights_rate * (down + side * noise) for side in (1, -1)]
         before = float(weights @ local.loss)
         # n and −n are equally likely; their mean is free of what is linear in n.
         after = [self._pooled(np.append(to, theta)) for to in moved]
-        by_theta = after[0].propagation[0]
+        by_theta = after[0].theta_gradient[0]
         self.point = np.append(moved[0], theta - theta_rate * by_theta)
         self.local = self._local()
         end = float(weights @ self.local.loss)
@@ -121,12 +121,12 @@ class _Path:
             "gradient": float(mean @ mean),
             "theta_gradient": float(by_theta @ by_theta),
             "fourth": float(weights @ norms**4),
-            "dissimilarity": theory.dissimilarity(local.heights, local.counts),
+            "dissimilarity": theory.dissimilarity(local.height_gradient, local.counts),
             "change": float(np.mean([a.loss[0] for a in after])) - before,
             "theta_change": end - float(after[0].loss[0]),
             "excess": excess,
             "clipped": float(np.mean(norms > self.mechanism.clip)),
-            "secant": self._secant(here, mean, weights @ local.propagation, weights),
+            "secant": self._secant(here, mean, weights @ local.theta_gradient, weights),
         }
 
     def _sent(
@@ -134,7 +134,7 @@ class _Path:
     ) -> tuple[Values, Values, float]:
         """Mean clipped gradient, mean noise, and the noise's energy over its budget."""
         clip = self.mechanism.clip
-        clipped = local.heights * (clip / np.maximum(norms, clip))[:, None]
+        clipped = local.height_gradient * (clip / np.maximum(norms, clip))[:, None]
         variances = self.mechanism.variances(clipped, self.grid, self.links.mean_positions())
         # A sum of independent Gaussians is one Gaussian: no need to draw every user's.
         noise = np.sqrt(weights**2 @ variances) * self.rng.standard_normal(self.grid.cells)
@@ -148,7 +148,7 @@ class _Path:
         self, before: Values, by_heights: Values, by_theta: Values, weights: Values
     ) -> float:
         """Change of ∇F over the last round per distance gone: a lower bound of L."""
-        now = np.append(weights @ self.local.heights, weights @ self.local.propagation)
+        now = np.append(weights @ self.local.height_gradient, weights @ self.local.theta_gradient)
         change = np.linalg.norm(now - np.append(by_heights, by_theta))
         return float(change / np.linalg.norm(self.point - before))
 
@@ -157,8 +157,8 @@ class _Path:
 
         def gradient(point: Values) -> Values:
             found = self._pooled(point)
-            by_theta = found.propagation[0] if of_theta else 0 * self.point[-4:]
-            return np.append(found.heights[0], by_theta)
+            by_theta = found.theta_gradient[0] if of_theta else 0 * self.point[-4:]
+            return np.append(found.height_gradient[0], by_theta)
 
         return theory.largest_curvature(gradient, self.point, iterations=30)
 

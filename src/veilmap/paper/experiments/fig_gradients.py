@@ -74,7 +74,7 @@ def typical_gradient(snapshot: Snapshot, outcomes: Outcomes) -> tuple[Values, Va
     """Gradient and position of the user whose gradient is as large as the median one."""
     data = city(snapshot.seed, snapshot.users).data
     received = snapshot.map(outcomes[snapshot])
-    gradients = local_gradients(received, data).heights
+    gradients = local_gradients(received, data).height_gradient
     order = np.argsort(np.linalg.norm(gradients, axis=1))
     user = int(order[len(order) // 2])
     return gradients[user], data.mean_positions()[user], received.grid

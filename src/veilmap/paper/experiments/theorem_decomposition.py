@@ -39,7 +39,7 @@ class Refined(Task):
         """Gradients on that grid, their noise, and what the attacker makes of each draw."""
         own = city(self.seed, self.users)
         grid = _regridded(own.scene.grid, self.cell_size)
-        raw = local_gradients(_START.start(grid).radio_map, own.data).heights
+        raw = local_gradients(_START.start(grid).radio_map, own.data).height_gradient
         places = own.data.mean_positions()
         norms = np.linalg.norm(raw, axis=1, keepdims=True)
         clipped = raw * NoNoise().clip / np.maximum(norms, NoNoise().clip)

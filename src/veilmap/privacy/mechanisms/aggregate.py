@@ -187,12 +187,12 @@ class AggregateGaussian(Mechanism):
 
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """Whole numbers: clipped gradients on the lattice plus noise shares."""
-        users, cells = raw.heights.shape
-        norms, heights = norms_of(raw.heights), np.ascontiguousarray(raw.heights)
+        users, cells = raw.height_gradient.shape
+        norms, heights = norms_of(raw.height_gradient), np.ascontiguousarray(raw.height_gradient)
         if not np.isfinite(norms).all():
             raise ConfigurationError("a gradient has an entry that is not finite")
         coins = self.coins(draws)
-        theta = self._theta_on_lattice(raw.propagation, raw.laws, coins.seeds)
+        theta = self._theta_on_lattice(raw.theta_gradient, raw.laws, coins.seeds)
         sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
         sent = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
         rounding = Rounding(
@@ -218,7 +218,7 @@ class AggregateGaussian(Mechanism):
         self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
     ) -> NDArray[np.float64]:
         """Add ∂F_i/∂θ on the lattice, and everybody's share of noise."""
-        theta = self._theta_on_lattice(rest.propagation, rest.laws, coins.seeds)
+        theta = self._theta_on_lattice(rest.theta_gradient, rest.laws, coins.seeds)
         theta *= coins.takes_part[:, None]
         total.add_theta(theta, group.tiles)
         np.add.at(total.weights, group.tiles, 1)

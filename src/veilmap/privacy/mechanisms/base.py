@@ -29,9 +29,9 @@ class Contribution:
 
     Attributes
     ----------
-    heights : (N, M) float
+    height_gradient : (N, M) float
         g = ∂F_i/∂h.
-    propagation : (N, P) float
+    theta_gradient : (N, P) float
         ∂F_i/∂θ.
     counts : (N,) int
         J_i.
@@ -41,8 +41,8 @@ class Contribution:
         How many pairs (intercept, slope) θ begins with.
     """
 
-    heights: NDArray[np.float64]
-    propagation: NDArray[np.float64]
+    height_gradient: NDArray[np.float64]
+    theta_gradient: NDArray[np.float64]
     counts: NDArray[np.int64]
     user_xy: NDArray[np.float64]
     laws: int = 2
@@ -73,13 +73,13 @@ class Answer(Protected):
 
     Attributes
     ----------
-    propagation : (N, P)
+    theta_gradient : (N, P)
         What is sent of ∂F_i/∂θ.
     weights : (N,) int
         How much each counts in the mean.
     """
 
-    propagation: NDArray
+    theta_gradient: NDArray
     weights: NDArray[np.int64]
 
 
@@ -210,8 +210,8 @@ class UploadNoise(Mechanism):
 
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """Noisy gradients of the heights, with those of θ and the number of links as they are."""
-        sent = self.protect(raw.heights, grid, raw.user_xy, draws)
-        return Answer(sent.uploads, sent.norms, sent.noise_energy, raw.propagation, raw.counts)
+        sent = self.protect(raw.height_gradient, grid, raw.user_xy, draws)
+        return Answer(sent.uploads, sent.norms, sent.noise_energy, raw.theta_gradient, raw.counts)
 
     def _add_noise(
         self,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import sampling
-from veilmap._kernels.arguments import Table
+from veilmap._kernels.arguments import SamplingTable
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.noise import Draw
 
@@ -51,7 +51,7 @@ class DiscreteGaussian:
         """Add independent numbers to those in ``total``."""
         count = len(total)
         words = draw.words(count + _SPARE, "noise")
-        table = Table(
+        table = SamplingTable(
             high=self._high, low=self._low, guide=self._guide,
             shift=np.uint64(64 - _GUIDE_BITS), first=-(len(self._high) // 2),
         )  # fmt: skip

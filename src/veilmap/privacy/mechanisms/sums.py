@@ -63,7 +63,7 @@ class Rest:
     ----------
     norms : (N,) float
         ‖∂F_i/∂h‖ before clipping.
-    propagation : (N, P) float
+    theta_gradient : (N, P) float
         ∂F_i/∂θ.
     counts : (N,) int
         J_i.
@@ -72,7 +72,7 @@ class Rest:
     """
 
     norms: NDArray[np.float64]
-    propagation: NDArray[np.float64]
+    theta_gradient: NDArray[np.float64]
     counts: NDArray[np.int64]
     laws: int = 2
 
