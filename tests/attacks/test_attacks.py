@@ -52,14 +52,13 @@ def rms(errors):
 def transcript_of(uploads, grid=GRID, mechanism=None):
     """A transcript with one round of these uploads."""
     mechanism = mechanism or vm.NoNoise()
-    public = {"type": type(mechanism).__name__, "name": mechanism.name} | vars(mechanism)
     uploads = np.asarray(uploads, dtype=np.float32)
     n = len(uploads)
     flat = vm.federation.Broadcast(0, vm.RadioMap(grid, np.full(grid.cells, 4.0)))
     seen = SeenRound(flat, tuple(range(n)), uploads, np.zeros((n, 4)), np.full(n, 10))
     west, east, south, north = grid.extent
     stations = np.random.default_rng(0).uniform([west, south, 50], [east, north, 50], (10, 3))
-    return Transcript(grid, public, stations, {0: seen})
+    return Transcript(grid, mechanism, stations, {0: seen})
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +97,9 @@ def test_nothing_but_noise_tells_nothing(name, mechanism, city, open_run):
     scene, _, truth = city
     seen = open_run.transcript.uploads(0)
     noise = np.random.default_rng(3).normal(size=seen.uploads.shape).astype(np.float32)
-    public = {"type": type(mechanism).__name__, "name": mechanism.name} | vars(mechanism)
-    blind = replace(open_run.transcript, rounds={0: replace(seen, uploads=noise)}, mechanism=public)
+    blind = replace(
+        open_run.transcript, rounds={0: replace(seen, uploads=noise)}, mechanism=mechanism
+    )
     guess = rms(PriorOnly().locate(blind).errors(truth)[0])
     # Guessing's RMSE over 40 users has a relative deviation of about 7 %.
     assert rms(ATTACKS[name]().locate(blind).errors(truth)[0]) > 0.85 * guess
@@ -428,7 +428,7 @@ def test_powers_by_squaring_are_powers(power):
 
     grid = vm.Grid(3.0, (8, 9))
     uploads = np.random.default_rng(0).normal(size=(5, grid.cells))
-    transcript = vm.Transcript(grid, {}, np.zeros((0, 3)))
+    transcript = vm.Transcript(grid, vm.NoNoise(), np.zeros((0, 3)))
     found = WeightedCentroid(power).positions(uploads, transcript)
     size = np.abs(uploads) / np.abs(uploads).max(axis=1, keepdims=True)
     np.testing.assert_allclose(found, centroids(size**power, grid), rtol=1e-12)

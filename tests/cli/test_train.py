@@ -77,7 +77,8 @@ def test_area_and_stations_are_used_whatever_the_mechanism(capsys, files):
         assert grid.extent == (-30.0, 60.0, 0.0, 90.0)
         assert (files / name / "base_stations.csv").read_text() == "bs,x,y,z\nA,10.0,20.0,30.0\n"
     for folder, known in (("none", True), ("aggregate.study", True), ("aggregate", False)):
-        assert (RunConfig.load(files / folder).source is not None) == known
+        file = "study.json" if folder.endswith("study") else "config.json"
+        assert (RunConfig.load(files / folder, file).source is not None) == known
     code, _, err = run(capsys, "train", "--area", "0,0,9,9", "--out", str(files / "city"))
     assert code == 2
     assert "of its own" in err

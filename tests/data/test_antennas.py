@@ -178,11 +178,11 @@ def test_gradients_with_antennas_equal_central_differences(case):
     scale = 1e-5 * (1 + np.abs(found.loss).max())
     for entry in range(len(theta)):
         expected = slope(0.0, np.eye(len(theta))[entry] * width)
-        np.testing.assert_allclose(found.propagation[:, entry], expected, rtol=1e-5, atol=scale)
+        np.testing.assert_allclose(found.theta_gradient[:, entry], expected, rtol=1e-5, atol=scale)
     for cell in range(0, heights.size, 7):
         change = (np.arange(heights.size) == cell).reshape(heights.shape) * width
         expected = slope(change, 0.0)
-        np.testing.assert_allclose(found.heights[:, cell], expected, rtol=1e-4, atol=scale)
+        np.testing.assert_allclose(found.height_gradient[:, cell], expected, rtol=1e-4, atol=scale)
 
 
 @settings(max_examples=30, deadline=None)
@@ -193,7 +193,7 @@ def test_antennas_of_others_change_no_bit(case):
         vm.local_gradients(replace(radio_map, antennas=antennas), data)
         for antennas in (None, Antennas(("nobody",), (12.0,)))
     )
-    for name in ("loss", "heights", "propagation"):
+    for name in ("loss", "height_gradient", "theta_gradient"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     known = replace(radio_map, antennas=Antennas(("nobody",), (12.0,)))
     np.testing.assert_array_equal(known.predict_links(data), radio_map.predict_links(data))
@@ -217,7 +217,7 @@ def test_fitted_laws_leave_no_gradient_with_antennas():
     data = town()
     start = vm.RadioMap(vm.Grid(3.0, (20, 20)), np.full(400, 8.0), antennas=SECTORS)
     found = vm.local_gradients(start.fit_propagation(data), data)
-    assert np.abs(found.counts @ found.propagation / found.counts.sum()).max() < 1e-8
+    assert np.abs(found.counts @ found.theta_gradient / found.counts.sum()).max() < 1e-8
 
 
 def test_a_residual_field_is_learned_beside_the_pattern():
@@ -228,7 +228,9 @@ def test_a_residual_field_is_learned_beside_the_pattern():
     less = replace(data, gain_db=data.gain_db - SECTORS.of(data.bs, data.user_xyz, data.bs_xyz))
     expected = vm.local_gradients(flat, less)
     found = vm.local_gradients(replace(flat, antennas=SECTORS), data)
-    np.testing.assert_allclose(found.heights, expected.heights, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        found.height_gradient, expected.height_gradient, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-12)
 
 
@@ -245,7 +247,7 @@ def test_attackers_who_take_antennas_to_be_isotropic_expect_the_right_gradients(
     )  # fmt: skip
     heard = replace(at_place, gain_db=city.predict_links(at_place))
     believed = vm.RadioMap(scene.grid, np.full(scene.grid.cells, 4.0), antennas=antennas)
-    sent = vm.local_gradients(believed, heard).heights
+    sent = vm.local_gradients(believed, heard).height_gradient
     gains = city.predict(place.repeat(6, axis=0), scene.base_stations)[None]
     expected = expected_gradients(believed, place, scene.base_stations, gains).expected
     assert np.abs(sent).max() > 0.01

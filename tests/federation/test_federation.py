@@ -200,8 +200,8 @@ def test_a_round_in_which_nobody_answers_is_survived(town):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"share": 0}, "nobody would take part"),
-        ({"dropout": 1.5}, "dropout is a probability"),
+        ({"share": 0}, "share must be"),
+        ({"dropout": 1.5}, "dropout must be"),
         ({"dropout": 0.6, "late": 0.6}, "more than everybody"),
         ({"share": 0.4, "in_turns": True}, "1/2, not 0.4"),
     ],

@@ -110,7 +110,7 @@ def test_one_answer_is_timed():
         (["--users", "3000", "--epsilon", "2", "--within", "-1"], "within must be"),
         (["--users", "3000", "--epsilon", "0"], "epsilon must be"),
         (["--users", "3000", "--epsilon", "2", "--delta", "0.1"], "is not below 1/N"),
-        (["--users", "3000", "--epsilon", "2", "--contribute", "2"], "contribute is a share"),
+        (["--users", "3000", "--epsilon", "2", "--contribute", "2"], "--contribute must be"),
         (["--users", "1", "--epsilon", "2"], "--users"),
     ],
 )

@@ -132,7 +132,7 @@ def test_reports_are_alike(capsys, pair, monkeypatch):
 def answers_about(run, work, **options):
     """What the page is told of a run: every address that can be looked at."""
     client = client_of(service_of([run], work, **options))
-    asked = {"/state": "/api/state", "/tradeoff": "/api/tradeoff"}
+    asked = {path: f"/api{path}" for path in ("/state", "/tradeoff", "/mechanisms")}
     asked |= {f"/runs/{{run}}{part}": f"/api/runs/run{part}"
               for part in ("", "/history", "/events", "/buildings")}  # fmt: skip
     found = {path: client.get(address).content for path, address in asked.items()}
@@ -212,7 +212,8 @@ if __name__ == "__main__":
     few = data.select(np.isin(data.user, [0, 1, VICTIM]))
     vm.train(
         few, vm.Grid(6.0, (15, 15)), mechanism=PROMISE, rounds=2, engine=vm.flower.Simulation(),
-        stations=STATIONS, test=few, keep_uploads="all", out="run",
+        model=vm.Model(stations=STATIONS),
+        recording=vm.Recording("run", test=few, keep_uploads="all"),
     )
 """
 
@@ -285,7 +286,7 @@ def test_no_file_holds_coordinates_gains_numbers_of_links_or_digests(capsys, tmp
     run, file = tmp_path / "uneven" / "run", tmp_path / "uneven" / "links.parquet"
     assert told_of(data, file, run) == set()
     # The same search finds them where they are, in the study and in a run without a guarantee.
-    assert "config.json" in told_of(data, file, run.with_name("run.study"))
+    assert "study.json" in told_of(data, file, run.with_name("run.study"))
     plain = ["train", str(file), "--rounds", "2", "--mechanism", "none", "--keep-uploads", "1"]
     assert command(capsys, *plain, "--out", str(tmp_path / "plain"))[0] == 0
     assert {"config.json", "round-000000.npz/links.npy"} & told_of(data, file, tmp_path / "plain")

@@ -19,13 +19,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 import veilmap as vm
 from fakegrid import FakeGrid, enrol, node
 from flat import grouped
+from veilmap.federation.config import Fingerprint, RunConfig
 from veilmap.federation.engine import LocalExchange
 from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.participation import Turnout
 from veilmap.federation.public import Public
 from veilmap.federation.rounds import Training
 from veilmap.federation.server import Server
-from veilmap.federation.training import _config
 from veilmap.flower import app, records, simulation
 from veilmap.flower.client import Own
 from veilmap.flower.exchange import FlowerExchange
@@ -42,9 +42,9 @@ def town():
 def training(town, mechanism=ALIGNED, rounds=4, **options):
     scene, data = town
     step, crowd = vm.NoiseAwareStep(), options.pop("participation", vm.Participation())
-    config = _config(data, scene.grid, mechanism, "uploads", rounds, 5, step, crowd)
+    config = RunConfig(scene.grid, mechanism, "uploads", rounds, 5, step, crowd)
     options = {"public": Public(*data.stations)} | grouped(options, recording=vm.Recording)
-    return Training(scene.grid, mechanism, "uploads", rounds, 5, step, crowd, config, **options)
+    return Training(replace(config, data=Fingerprint.of(data)), **options)
 
 
 def own_of(data, users, mechanism=ALIGNED):

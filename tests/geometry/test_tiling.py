@@ -78,9 +78,9 @@ def test_a_tile_s_sum_is_that_of_its_users_cut_to_its_window(scene, data, mechan
     for tile in np.unique(tile_of):
         own = tile_of == tile
         r0, r1, c0, c1 = tiles.windows[tile]
-        cut = local.heights.reshape(-1, *scene.grid.shape)[own, r0:r1, c0:c1]
+        cut = local.height_gradient.reshape(-1, *scene.grid.shape)[own, r0:r1, c0:c1]
         raw = Contribution(
-            cut.reshape(own.sum(), -1), local.propagation[own], local.counts[own], places[own]
+            cut.reshape(own.sum(), -1), local.theta_gradient[own], local.counts[own], places[own]
         )
         window = vm.Grid(scene.grid.cell_size, (r1 - r0, c1 - c0))
         draws = [draw(5, client, 1) for client in data.users[own].tolist()]
@@ -88,7 +88,7 @@ def test_a_tile_s_sum_is_that_of_its_users_cut_to_its_window(scene, data, mechan
         by_cells, by_theta = total.total(tile)
         tolerance = 0 if mechanism.whole_numbers else 1e-12
         np.testing.assert_allclose(by_cells, sent.weights @ sent.uploads, rtol=0, atol=tolerance)
-        np.testing.assert_allclose(by_theta, sent.weights @ sent.propagation, rtol=1e-12)
+        np.testing.assert_allclose(by_theta, sent.weights @ sent.theta_gradient, rtol=1e-12)
         assert total.weights[tile] == sent.weights.sum()
 
 

@@ -166,7 +166,7 @@ def test_fitted_propagation_has_no_gradient_left():
     fitted = vm.local_gradients(radio_map.fit_propagation(data), data)
     before = vm.local_gradients(radio_map, data)
     left = fitted.counts @ fitted.theta_gradient
-    assert np.abs(left).max() < 1e-8 * np.abs(before.counts @ before.propagation).max()
+    assert np.abs(left).max() < 1e-8 * np.abs(before.counts @ before.theta_gradient).max()
 
 
 def test_a_saved_map_comes_back_bit_for_bit(tmp_path):

@@ -301,10 +301,10 @@ def test_a_vanishing_gradient_looks_like_any_other():
     ("arguments", "message"),
     [
         ({"epsilon": 0}, "epsilon must be greater than 0"),
-        ({"delta": 1}, "delta is a small probability"),
-        ({"dropout": -0.1}, "dropout is a share"),
+        ({"delta": 1}, "delta must be"),
+        ({"dropout": -0.1}, "dropout must be"),
         ({"dropout": 1}, "below 1"),
-        ({"contribute": 0}, "contribute is a share"),
+        ({"contribute": 0}, "contribute must be"),
         ({"theta_share": 1}, "below 1"),
         ({"levels": 0}, "levels must be at least 1"),
         ({"bits": 40}, "bits must be at most 32"),

@@ -102,7 +102,7 @@ def test_alternatives_do_the_same_work(setting):
     np.testing.assert_array_equal(theirs.offsets, ours.offsets)
     np.testing.assert_array_equal(theirs.cells, ours.cells)
     np.testing.assert_allclose(theirs.chords, ours.chords, atol=1e-6)
-    np.testing.assert_allclose(theirs.height_gradient, ours.height_gradient, atol=1e-6)
+    np.testing.assert_allclose(theirs.heights, ours.heights, atol=1e-6)
     made, plain = (
         local_gradients(radio_map, data),
         _alternatives.traced_gradients(radio_map, data, ours),

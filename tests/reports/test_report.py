@@ -213,9 +213,9 @@ def test_the_command_makes_the_same_run_again(runs, written, tmp_path, name):
     with pytest.raises(SystemExit):
         vm_main(*words[1:], "--out", str(tmp_path / "again"))
     beside = ".study" if name == "aggregate" else ""
-    for folder in ("{}", f"{{}}{beside}"):
-        again = RunConfig.load(tmp_path / folder.format("again"))
-        assert again == RunConfig.load(runs / folder.format(name))
+    file = "study.json" if beside else "config.json"
+    again = RunConfig.load(tmp_path / f"again{beside}", file)
+    assert again == RunConfig.load(runs / f"{name}{beside}", file)
     kept = [file.name for file in (tmp_path / "again" / "transcript").glob("*")]
     assert len(kept) == len(opened.kept_rounds())
     assert f"To make it again {shlex.join(words)}" in written[name].text
@@ -336,8 +336,9 @@ def test_without_measurements_the_rest_is_written(capsys, quick, runs, tmp_path)
         if name == "aggregate":
             beside = tmp_path / f"{number}.study"
             shutil.copytree(runs / f"{name}.study", beside)
-        config = RunConfig.load(beside)
-        replace(config, source=config.source | {"data": "/gone.parquet"}).save(beside)
+        file = "config.json" if beside == copy else "study.json"
+        config = RunConfig.load(beside, file)
+        replace(config, source=config.source | {"data": "/gone.parquet"}).save(beside, file)
         code, _, _ = command(capsys, "report", str(copy), "--study")
         assert code == 0
         page = Page(beside / "report.html")
@@ -440,8 +441,8 @@ def test_the_station_in_the_middle_is_shown():
 
 
 def test_knobs_are_the_runs_own_where_it_has_them():
-    assert exposures.knobs_of({"name": "none", "clip": 0.4}) == Knobs(50.0, 1.0, 0.4)
-    assert exposures.knobs_of({"noise_budget": 7.0, "clip": 2.0}) == Knobs(7.0, 1.0, 2.0)
+    assert exposures.knobs_of(vm.NoNoise(clip=0.4)) == Knobs(50.0, 1.0, 0.4)
+    assert exposures.knobs_of(vm.UniformNoise(noise_budget=7.0, clip=2.0)) == Knobs(7.0, 1.0, 2.0)
 
 
 def test_every_estimate_has_a_mark_of_its_own_and_the_legend_a_free_place():

@@ -28,7 +28,7 @@ def study_of(run):
 
 
 def source_of(run):
-    return Source.of(RunConfig.load(run))
+    return Source.of(RunConfig.load(run, "study.json" if run.suffix == ".study" else "config.json"))
 
 
 def done(*arguments):

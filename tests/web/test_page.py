@@ -62,10 +62,11 @@ def hostile(folder):
         bs=[f"{HOSTILE}{bs}" for bs in plain.bs],
     )  # fmt: skip
     data.save(folder / "links.parquet")
-    links, _, grid = Source(folder / "links.parquet", None, 0, 3, 10.0).load()
+    source = Source(folder / "links.parquet", None, 0, 3, 10.0)
+    links, _, grid = source.load()
     path = folder / HOSTILE.replace("/", "")
-    vm.train(links, grid, rounds=3, seed=0, recording=vm.Recording(out=path, keep_uploads="all"))
-    Source(folder / "links.parquet", None, 0, 3, 10.0).save(path)
+    recording = vm.Recording(path, keep_uploads="all", source=source.described())
+    vm.train(links, grid, rounds=3, seed=0, recording=recording)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The configuration of a run: all that decides its result, and where its data came from.
 
-`RunConfig` is what ``config.json`` holds, in the folder of a run as in that of its study: this
-module alone writes and reads it, for every engine.
+`RunConfig` is what ``config.json`` holds, and the whole of it ``study.json`` beside a run with a
+guarantee: this module alone writes and reads both, for every engine.
 """
 
 import hashlib
@@ -31,7 +31,9 @@ from veilmap.privacy.mechanisms import Mechanism
 # Of run folders; another number was written by another version.
 FORMAT = 8
 
-_FILE = "config.json"
+# Its file in the folder of a run, and in that of a study, which is no run.
+RUN, STUDY = "config.json", "study.json"
+
 _USERS_PER_DIGEST = 1000
 
 
@@ -178,21 +180,21 @@ class RunConfig:
         old, new = (_as_json(replace(one, source=None)) for one in (self, other))
         return differences(old, new)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, name: str = RUN) -> None:
         """Write it into a folder."""
-        files.write_json({"format": FORMAT} | to_plain(self), folder / _FILE)
+        files.write_json({"format": FORMAT} | to_plain(self), folder / name)
 
     @classmethod
-    def exists(cls, folder: Path) -> bool:
+    def exists(cls, folder: Path, name: str = RUN) -> bool:
         """Whether a folder holds one, which makes it a run."""
-        return (folder / _FILE).exists()
+        return (folder / name).exists()
 
     @classmethod
-    def load(cls, folder: Path) -> "RunConfig":
+    def load(cls, folder: Path, name: str = RUN) -> "RunConfig":
         """Read it out of a folder, which may be anybody's."""
-        path = folder / _FILE
+        path = folder / name
         if not path.exists():
-            raise RunFolderError(f"{folder} holds no run: it has no {_FILE}")
+            raise RunFolderError(f"{folder} holds no run: it has no {name}")
         try:
             content = dict(json.loads(path.read_text(encoding="utf-8")))
             if content.pop("format") != FORMAT:

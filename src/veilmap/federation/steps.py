@@ -242,11 +242,7 @@ class NoiseAwareStep:
         heights = state.radio_map.heights - metres * self._direction(state, velocity, energy)
         known = state.memory.get("known")
         for prior in self.priors:
-            heights = np.clip(heights, self.floor, self.ceiling)
-            if known is not None and isinstance(prior, OpenGround):
-                heights = prior.towards(heights, known, metres)
-            else:
-                heights = prior(heights, metres)
+            heights = prior(np.clip(heights, self.floor, self.ceiling), metres, known)
         heights = np.clip(heights, self.floor, self.ceiling)
         theta, theta_memory = self._theta_step(state, by_theta, self._theta_rate(done))
         sharpness = self._sharpness((state.round + 1) / rounds)

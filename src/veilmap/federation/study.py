@@ -1,7 +1,7 @@
 """What a study knows of a run with a guarantee, in a folder beside the run's own.
 
     RUN.study/README.txt
-              config.json     the whole configuration: which data, and where they are
+              study.json      the whole configuration: which data, and where they are
               history.csv     whole rows: losses, norms, the map's error, seconds
               audit/          what attackers find, scored by the truth
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from veilmap._util import files
 from veilmap.errors import RunFolderError
+from veilmap.federation import config as config_of
 from veilmap.federation import history
 from veilmap.federation.config import RunConfig
 from veilmap.federation.history import HistoryRow
@@ -51,11 +52,13 @@ class StudyFolder:
     def start(self, config: RunConfig) -> None:
         """Make the folder, with the whole configuration of its run."""
         self.make()
-        config.save(self.path)
+        config.save(self.path, config_of.STUDY)
 
     def config(self) -> RunConfig | None:
         """The whole configuration of the run; None where nothing is known of its data."""
-        return RunConfig.load(self.path) if RunConfig.exists(self.path) else None
+        if not RunConfig.exists(self.path, config_of.STUDY):
+            return None
+        return RunConfig.load(self.path, config_of.STUDY)
 
     def check(self, config: RunConfig) -> None:
         """Refuse to go on with other data than the run was started on, as far as it is known."""

@@ -6,11 +6,10 @@ Flower apps can use the noise alone: `GeometryAlignedMod`, `UniformNoiseMod`.
 """
 
 import importlib
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
-from veilmap.errors import MissingExtraError
+from veilmap._util import extras
 
 if TYPE_CHECKING:
     from veilmap.flower.mods import GeometryAlignedMod, NoiseMod, UniformNoiseMod
@@ -18,23 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["GeometryAlignedMod", "NoiseMod", "Simulation", "UniformNoiseMod", "require"]
 
-# Nothing of ours phones home; these are read when Flower and Ray are imported.
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray warns about devices it does not use
-}
-
 
 def require(*, simulation: bool = False) -> None:
     """Raise an error where Flower is missing, and switch off its telemetry where it is not."""
-    os.environ.update(QUIET)
+    os.environ.update(extras.WITHOUT_TELEMETRY)
     for module in ("flwr", "ray") if simulation else ("flwr",):
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtraError(
-                f"the Flower engine needs {module}: pip install 'veilmap[flower]'", "flower"
-            )
+        extras.require(module, "the Flower engine", "flower")
 
 
 def __getattr__(name: str) -> Any:

@@ -14,13 +14,13 @@ from flwr.serverapp import Grid as FlowerGrid
 from flwr.serverapp import ServerApp
 from flwr.simulation import run_simulation
 
+from veilmap._util.extras import WITHOUT_TELEMETRY
 from veilmap._util.threads import environment, threads
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.rounds import Training
 from veilmap.federation.run import Run
-from veilmap.flower import QUIET
 from veilmap.flower.client import Own, client_app
 from veilmap.flower.secagg import account
 from veilmap.flower.secagg.engine import exchange_for
@@ -102,7 +102,7 @@ def _played(
     # The only way to simulate from Python; Flower announces that it will go (pinned below
     # the next version).
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    with environment(QUIET | {"VEILMAP_THREADS": "1", "OMP_NUM_THREADS": "1"}):
+    with environment(WITHOUT_TELEMETRY | {"VEILMAP_THREADS": "1", "OMP_NUM_THREADS": "1"}):
         _check_cluster(ray_address)
         try:
             run_simulation(server, client_app(own), nodes, backend_config=_backend(ray_address))

@@ -6,17 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from veilmap._util import files
 from veilmap._util.arrays import Array, Floats, Ints
 from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import BadRowsError, Measurements, describe
 from veilmap.errors import ConfigurationError, DataError
 from veilmap.ingest import columns, doubts
+from veilmap.ingest.csv_files import CsvFile
 from veilmap.ingest.ends import ends_of_links
+from veilmap.ingest.geopackage import GeoPackageFile
 from veilmap.ingest.options import Options
 from veilmap.ingest.results import Reading, Sieve
 from veilmap.ingest.rows import Rows, parsed_rows
 from veilmap.ingest.stations import listed_stations
-from veilmap.ingest.tables import TableFile, opened
+from veilmap.ingest.tables import ParquetFile, TableFile
+
+_TEXT = (".csv", ".tsv", ".txt")
 
 
 def read_measurements(path: str | Path, **options: Any) -> Reading:
@@ -198,3 +203,16 @@ def _measurements(
         except BadRowsError as error:
             sieve.take_out_kept(error.bad)
     return None
+
+
+def opened(path: Path, encoding: str = "utf-8", layer: str | None = None) -> TableFile:
+    """The table in a file, by the file's ending."""
+    path = files.existing(path)
+    ending = path.suffix.lower()
+    if ending in _TEXT:
+        return CsvFile(path, encoding)
+    if ending == ".parquet":
+        return ParquetFile(path)
+    if ending == ".gpkg":
+        return GeoPackageFile(path, layer)
+    raise DataError(f"{path}: tables are read from {', '.join(_TEXT)}, .parquet and .gpkg")

@@ -11,14 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from veilmap._util import files
 from veilmap._util.arrays import Floats, Ints
 from veilmap.data import table_files
 from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import ANTENNAS_NOTE, CRS_NOTE
 from veilmap.errors import ConfigurationError, DataError
 
-_TEXT = (".csv", ".tsv", ".txt")
 BROKEN = "the line does not have as many fields as line 1"
 
 
@@ -103,23 +101,6 @@ class ParquetFile:
 
     def _unreadable(self, error: Exception) -> DataError:
         return DataError(f"{self.path} cannot be read as parquet: {first_line(error)}")
-
-
-def opened(path: Path, encoding: str = "utf-8", layer: str | None = None) -> TableFile:
-    """The table in a file, by the file's ending."""
-    path = files.existing(path)
-    ending = path.suffix.lower()
-    if ending in _TEXT:
-        from veilmap.ingest.csv_files import CsvFile
-
-        return CsvFile(path, encoding)
-    if ending == ".parquet":
-        return ParquetFile(path)
-    if ending == ".gpkg":
-        from veilmap.ingest.geopackage import GeoPackageFile
-
-        return GeoPackageFile(path, layer)
-    raise DataError(f"{path}: tables are read from {', '.join(_TEXT)}, .parquet and .gpkg")
 
 
 @contextmanager

@@ -3,18 +3,18 @@
 import json
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from veilmap._util import files
+from veilmap._util.arrays import Floats
 from veilmap.data.antennas import Antennas
 from veilmap.errors import DataError, VeilmapError
 from veilmap.geometry.grid import Grid
 from veilmap.model.field import Field
 from veilmap.model.offsets import Offsets
 from veilmap.model.propagation import Law, Propagation
-from veilmap.model.radio_map import RadioMap
 
 if TYPE_CHECKING:
     import xarray
@@ -23,7 +23,19 @@ _FORMAT = 1
 _LAWS = [field.name for field in fields(Propagation)][:4]
 
 
-def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
+class MapContent(NamedTuple):
+    """All that a radio map consists of."""
+
+    grid: Grid
+    heights: Floats
+    propagation: Propagation
+    sharpness: float
+    offsets: Offsets
+    field: Field | None
+    antennas: Antennas | None
+
+
+def as_dataset(radio_map: MapContent) -> "xarray.Dataset":
     """The map as an xarray dataset that follows the CF conventions."""
     import xarray
 
@@ -61,26 +73,26 @@ def as_dataset(radio_map: RadioMap) -> "xarray.Dataset":
     )
 
 
-def _beyond_the_paper(radio_map: RadioMap) -> dict[str, str]:
+def _beyond_the_paper(radio_map: MapContent) -> dict[str, str]:
     """Laws between clear and blocked, offsets and antennas, where there are any."""
     found = {}
     if radio_map.propagation.between:
         found["between"] = json.dumps([astuple(law) for law in radio_map.propagation.between])
     if len(radio_map.offsets):
-        found["offsets"] = radio_map.as_arrays()["offsets"]
+        found["offsets"] = json.dumps([radio_map.offsets.stations, radio_map.offsets.devices])
         found["offset_values"] = json.dumps(radio_map.offsets.values)
     if radio_map.antennas is not None:
         found["antennas"] = radio_map.antennas.as_text()
     return found
 
 
-def save(radio_map: RadioMap, path: Path) -> None:
+def save(radio_map: MapContent, path: Path) -> None:
     """Write the map as netCDF."""
     with files.replacing(path) as temporary:
         as_dataset(radio_map).to_netcdf(temporary, engine="scipy")
 
 
-def load(path: Path) -> RadioMap:
+def load(path: Path) -> MapContent:
     """Read a map that `save` wrote."""
     import xarray
 
@@ -106,12 +118,12 @@ def load(path: Path) -> RadioMap:
         known = None if antennas is None else Antennas.from_text(antennas)
         stations, devices = json.loads(about.get("offsets", "[[], []]"))
         offsets = Offsets(stations, devices, tuple(json.loads(about.get("offset_values", "[]"))))
-        return RadioMap(grid, heights, theta, sharpness, offsets, field, known)
+        return MapContent(grid, heights, theta, sharpness, offsets, field, known)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is not a whole radio map: {error}") from error
 
 
-def _field_variables(radio_map: RadioMap) -> dict[str, Any]:
+def _field_variables(radio_map: MapContent) -> dict[str, Any]:
     """What obstacles leave over, if the map knows it."""
     field = radio_map.field
     if field is None:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
+from veilmap.model import netcdf
 from veilmap.model import offsets as no_offsets
 from veilmap.model.field import Field
 from veilmap.model.offsets import Offsets
@@ -324,13 +325,11 @@ class RadioMap:
 
     def save(self, path: str | Path) -> None:
         """Write a netCDF file with units and coordinates."""
-        from veilmap.model import netcdf
-
-        netcdf.save(self, Path(path))
+        netcdf.save(
+            netcdf.MapContent(*(getattr(self, each.name) for each in fields(self))), Path(path)
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "RadioMap":
         """Read what `save` wrote."""
-        from veilmap.model import netcdf
-
-        return netcdf.load(Path(path))
+        return cls(*netcdf.load(Path(path)))

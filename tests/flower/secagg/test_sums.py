@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from veilmap.federation.config import RunConfig
+
 pytest.importorskip("flwr", reason="the Flower engine is an optional extra")
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -44,9 +46,9 @@ def town():
 
 def training(town, mechanism=FORMAL, rounds=3, **options):
     scene, data = town
+    crowd = options.pop("participation", vm.Participation())
     return Training(
-        scene.grid, mechanism, "sums", rounds, 5, vm.NoiseAwareStep(),
-        options.pop("participation", vm.Participation()), {"format": 1},
+        RunConfig(scene.grid, mechanism, "sums", rounds, 5, vm.NoiseAwareStep(), crowd),
         public=Public(*data.stations),
         **grouped({"keep_uploads": "all"} | options, recording=vm.Recording),
     )  # fmt: skip
@@ -137,7 +139,9 @@ def test_a_residual_field_comes_through_masked_sums_too(town):
     step = ThenField(60.0, rounds=1)
     public = Public(np.unique(town[1].bs_xyz, axis=0))
     plays = [
-        replace(training(town), step=step, public=public).play(exchange)
+        Training(replace(training(town).config, step=step), training(town).recording, public).play(
+            exchange
+        )
         for exchange in (LocalExchange(town[1], FORMAL, 5), secure(grid_of(town[1])))
     ]
     one, other = (run.radio_map.field.values for run in plays)
