@@ -241,7 +241,9 @@ def test_a_node_that_joins_while_users_are_chosen_shifts_nobody(town):
     grid.handlers[100] = joins
     turnout = Turnout(np.arange(8) < 2, 0, 0)
     plan = training(town)
-    server = Server(plan.step, plan.step.start(plan.grid), 4, ALIGNED, "uploads")
+    server = Server(
+        plan.config.step, plan.config.step.start(plan.config.grid), 4, ALIGNED, "uploads"
+    )
     total = server.open_round([turnout.asked])
     exchange.collect(total, users, turnout, None)
     assert total.clients == [1, 2]

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array
+
 Id = int | str
 
-Known = tuple[NDArray, NDArray[np.int64]]
+Known = tuple[Array, NDArray[np.int64]]
 """Ids as text in order, and the place that each had before."""
 
 
@@ -18,7 +20,7 @@ def in_order(ids: Sequence[Id]) -> Known:
     return texts[order], order
 
 
-def places(ids: NDArray, known: Known) -> NDArray[np.int64]:
+def places(ids: Array, known: Known) -> NDArray[np.int64]:
     """The place of each id among the known ones, or −1."""
     texts, order = known
     if len(texts) == 0:

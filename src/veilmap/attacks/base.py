@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array
 from veilmap.attacks.candidates import Candidates
 from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
@@ -146,7 +147,7 @@ class PointAttack(Attack):
     """An attack that turns one upload into one place; over rounds it takes the median."""
 
     @abstractmethod
-    def positions(self, uploads: NDArray, transcript: Transcript) -> Values:
+    def positions(self, uploads: Array, transcript: Transcript) -> Values:
         """Estimates (n, 2) in metres for uploads (n, M)."""
 
     def locate(self, transcript: Transcript) -> Estimates:

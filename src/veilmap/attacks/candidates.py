@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from veilmap._kernels import candidates as kernels
 from veilmap._kernels import sparse
 from veilmap._kernels.arguments import Expected, Sites, SparseRows
+from veilmap._util.arrays import Array
 from veilmap._util.threads import even_groups, even_parts, run_parts
 from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import Transcript
@@ -56,7 +57,7 @@ class Candidates:
     altitude: float
     stations: NDArray[np.float64] = field(repr=False)
     best_map: RadioMap = field(repr=False)
-    bs: NDArray | None = field(default=None, repr=False)
+    bs: Array | None = field(default=None, repr=False)
     remembered: "tuple[RadioMap, Templates] | None" = field(default=None, repr=False)
 
     @classmethod

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array
 from veilmap.attacks.base import PointAttack, Values
 from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import Transcript
@@ -34,13 +34,13 @@ class WeightedCentroid(PointAttack):
         """For tables."""
         return "centroid ν = ∞" if self.power == float("inf") else f"centroid ν = {self.power:g}"
 
-    def positions(self, uploads: NDArray, transcript: Transcript) -> Values:
+    def positions(self, uploads: Array, transcript: Transcript) -> Values:
         """Estimates (n, 2) in metres for uploads (n, M); the middle of the map for zeros."""
         starts = range(0, max(1, len(uploads)), _USERS_PER_BLOCK)
         blocks = (uploads[start : start + _USERS_PER_BLOCK] for start in starts)
         return np.vstack([centroids(self._weights(block), transcript.grid) for block in blocks])
 
-    def _weights(self, uploads: NDArray) -> Values:
+    def _weights(self, uploads: Array) -> Values:
         """What each cell counts, (n, M)."""
         size = np.abs(uploads.astype(np.float64))
         largest = size.max(axis=1, keepdims=True)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from veilmap._kernels import allocation
 from veilmap._kernels.arguments import Axes
+from veilmap._util.arrays import Array
 from veilmap.attacks.base import PointAttack
 from veilmap.attacks.centroid import centroids
 from veilmap.federation.transcript import Transcript
@@ -28,7 +29,7 @@ class PlaneInversion(PointAttack):
 
     name = "plane inversion"
 
-    def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
+    def positions(self, uploads: Array, transcript: Transcript) -> NDArray[np.float64]:
         """Estimates (n, 2) in metres for uploads (n, M)."""
         grid = transcript.grid
         energy = uploads.astype(np.float64) ** 2

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array
 from veilmap.attacks.base import PointAttack
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry.grid import Grid
@@ -38,7 +39,7 @@ class PlaneSubtraction(PointAttack):
     def __post_init__(self) -> None:
         checks.number("smoothing", self.smoothing, least=0)
 
-    def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
+    def positions(self, uploads: Array, transcript: Transcript) -> NDArray[np.float64]:
         """Estimates (n, 2) in metres for uploads (n, M)."""
         from scipy.ndimage import gaussian_filter
 
@@ -52,7 +53,7 @@ class PlaneSubtraction(PointAttack):
         return grid.centres[smooth.reshape(len(uploads), -1).argmax(axis=1)]
 
 
-def noise_variances(uploads: NDArray, grid: Grid) -> NDArray[np.float64]:
+def noise_variances(uploads: Array, grid: Grid) -> NDArray[np.float64]:
     """σ² of every cell, (n, M): max{0, a·c + b} fitted to the uploads' squares.
 
     An upload's energy is a plane over the map, plus a few peaks. Least squares over the cells

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array
 from veilmap.attacks import (
     Differencing,
     GradientInversion,
@@ -74,7 +75,7 @@ class Knobs:
 class Received:
     """What the server receives under one scheme, (M,), and where attacks place the user."""
 
-    received: NDArray = field(repr=False)
+    received: Array = field(repr=False)
     estimates: Mapping[str, Place]
 
 
@@ -175,7 +176,7 @@ class Witness:
     def upload(self, user: ClientId, number: int, knobs: Knobs) -> Exposure:
         """What a server that sees every upload learns of one user in one round."""
         seen, links = self._seen(number), 1
-        received: dict[str, NDArray] = {}
+        received: dict[str, Array] = {}
         if isinstance(seen, SeenRound) and user in seen.clients:
             row = seen.clients.index(user)
             received[SENT], links = seen.uploads[row], int(seen.weight[row])
@@ -203,7 +204,7 @@ class Witness:
     def sum(self, user: ClientId, number: int, knobs: Knobs) -> Exposure:
         """What a server that sees only the sum over a round's users learns of one of them."""
         seen, clients = self._seen(number), self.users(number)
-        received: dict[str, NDArray] = {}
+        received: dict[str, Array] = {}
         if isinstance(seen, SeenSum):
             received[SENT] = seen.height_gradient
         if self.data is not None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array
 from veilmap.baselines import (
     Estimator,
     GradientBoosting,
@@ -64,7 +65,7 @@ class PooledMap(Estimator):
         return self
 
     def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: NDArray | None
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: Array | None
     ) -> NDArray[np.float64]:
         """Gain of each link in dB, without offsets of base stations or devices."""
         return fitted(self.radio_map_).predict(user, mast)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array
 from veilmap.baselines.base import fitted
 from veilmap.compare.methods import FederatedMap
 from veilmap.data.measurements import DUPLICATE, BadRowsError, Measurements, listed
@@ -180,7 +181,7 @@ def _check_columns(columns: int, calibrate: Collection[str]) -> None:
             )
 
 
-def _users(rule: str, groups: Any, links: _LinkColumns) -> NDArray:
+def _users(rule: str, groups: Any, links: _LinkColumns) -> Array:
     """Who measured each row."""
     if rule not in ("place", "groups"):
         raise ConfigurationError(f"users is 'place' or 'groups', not {rule!r}", "users")
@@ -196,7 +197,7 @@ def _users(rule: str, groups: Any, links: _LinkColumns) -> NDArray:
     return np.unique(links.user_xyz, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _measurements(users: NDArray, links: _LinkColumns, gain_db: NDArray) -> Measurements:
+def _measurements(users: Array, links: _LinkColumns, gain_db: Array) -> Measurements:
     columns = (users, links.user_xyz, links.bs_xyz, gain_db, links.bs, links.device)
     try:
         return Measurements(*columns)

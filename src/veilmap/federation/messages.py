@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array
 from veilmap.errors import ConfigurationError
 from veilmap.model.radio_map import RadioMap
 
@@ -49,7 +49,7 @@ class Broadcast:
             _within("field in dB", self.radio_map.field.values, -LARGEST_DB, LARGEST_DB)
 
 
-def _within(what: str, values: float | NDArray, low: float, high: float) -> None:
+def _within(what: str, values: float | Array, low: float, high: float) -> None:
     """Refuse numbers outside a range, and those that are none."""
     inside = (np.asarray(values) >= low) & (np.asarray(values) <= high)
     if not inside.all():
@@ -79,5 +79,5 @@ class Update:
     client: ClientId
     round: int
     weight: int
-    height_gradient: NDArray = field(repr=False)
-    theta_gradient: NDArray = field(repr=False)
+    height_gradient: Array = field(repr=False)
+    theta_gradient: Array = field(repr=False)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from veilmap._util import checks, files
+from veilmap._util.arrays import Array
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.errors import DataError
@@ -93,7 +94,7 @@ def read_stations(path: Path) -> tuple[NDArray[np.float64], tuple[str, ...]]:
 
 def seen_from(
     stations: NDArray[np.float64], ids: Sequence[Id], offsets: Offsets
-) -> tuple[NDArray[np.float64], NDArray | None]:
+) -> tuple[NDArray[np.float64], Array | None]:
     """Where attackers look from, and the ids of the base stations there.
 
     Offsets are known by ids: where they were learned it is every base station, else every place

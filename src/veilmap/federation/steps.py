@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Array
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
 from veilmap.federation.priors import FlatPieces, OpenGround, Prior
@@ -38,7 +39,7 @@ class ServerState:
 
     radio_map: RadioMap
     round: int = 0
-    memory: Mapping[str, NDArray] = field(default_factory=dict)
+    memory: Mapping[str, Array] = field(default_factory=dict)
 
 
 class StepRule(Protocol):

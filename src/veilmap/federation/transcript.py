@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array
 from veilmap._util.ids import Id
 from veilmap.errors import DataError
 from veilmap.federation.messages import Broadcast, ClientId, Update
@@ -100,7 +101,7 @@ class Transcript:
     rounds: Mapping[int, SeenRound | SeenSum] = field(default_factory=dict, repr=False)
     server_sees: ServerSees = "uploads"
     radio_map: RadioMap | None = field(default=None, repr=False)
-    bs: NDArray | None = field(default=None, repr=False)
+    bs: Array | None = field(default=None, repr=False)
     targets: Set[ClientId] | None = field(default=None, repr=False)
 
     def knowing(self, stations: NDArray[np.float64], ids: Sequence[Id]) -> "Transcript":

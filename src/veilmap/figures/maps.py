@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Array
 from veilmap.figures.content import (
     Beliefs,
     GroundMap,
@@ -91,7 +91,7 @@ def overview(
 
 
 def uploads(
-    grid: Grid, received: Sequence[tuple[str, NDArray, Values]], position: Values, title: str
+    grid: Grid, received: Sequence[tuple[str, Array, Values]], position: Values, title: str
 ) -> GroundMaps:
     """Gradient magnitudes as the server sees them: (name, upload, attacker's estimate) each."""
     row = []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 

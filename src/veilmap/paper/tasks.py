@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import files
+from veilmap._util.arrays import Array
 from veilmap._util.plain import to_plain
 from veilmap.errors import DataError
 
-Outcome = Mapping[str, NDArray]
+Outcome = Mapping[str, Array]
 """What a task gives: named arrays."""
 
 _ROOT = Path(__file__).parents[1]  # of the package

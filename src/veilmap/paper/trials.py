@@ -13,7 +13,8 @@ from veilmap.federation import Model, NoiseAwareStep, PlainDescent, Recording, R
 from veilmap.federation.steps import StepRule
 from veilmap.figures.content import Values
 from veilmap.model.evaluation import mean_absolute_error
-from veilmap.model.radio_map import Propagation, RadioMap
+from veilmap.model.propagation import Propagation
+from veilmap.model.radio_map import RadioMap
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
 from veilmap.scenes.scene import Scene

@@ -13,7 +13,7 @@ from veilmap.attacks import PriorOnly
 from veilmap.attacks.base import When
 from veilmap.auditing.audit import Audit
 from veilmap.federation.messages import ClientId
-from veilmap.figures.style import Figure
+from veilmap.figures import Figure
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism
 

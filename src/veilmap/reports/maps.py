@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from veilmap import figures, layers
 from veilmap.geometry.grid import Grid
-from veilmap.layers.predictions import centres
+from veilmap.layers.layer import centres
 from veilmap.reports import html
 from veilmap.reports.html import Html
 from veilmap.runs.opened import OpenRun

@@ -15,7 +15,7 @@ from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.geometry.grid import Grid
 from veilmap.layers import Layer
-from veilmap.layers.predictions import centres
+from veilmap.layers.layer import centres
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import promise
 from veilmap.privacy.mechanisms import Mechanism

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from veilmap.data.links import Links
 from veilmap.figures.content import Curves, Line, Panel, Values
 from veilmap.model.gradients import LocalGradients, gradients_of
-from veilmap.model.radio_map import Propagation, RadioMap
+from veilmap.model.propagation import Propagation
+from veilmap.model.radio_map import RadioMap
 from veilmap.paper import theory
 from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Outcome, Task

@@ -7,7 +7,8 @@ import numpy as np
 
 from veilmap.federation.steps import StepRule
 from veilmap.figures.content import Curves, Kind, Line, Panel, Values
-from veilmap.model.radio_map import Propagation, RadioMap
+from veilmap.model.propagation import Propagation
+from veilmap.model.radio_map import RadioMap
 from veilmap.paper import theory
 from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Outcome, Task

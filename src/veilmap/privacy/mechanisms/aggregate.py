@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from veilmap._kernels import few_cells
 from veilmap._kernels.arguments import Rounding
 from veilmap._util import checks
+from veilmap._util.arrays import Array
 from veilmap._util.options import option
 from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_all, run_parts
@@ -251,7 +252,7 @@ class AggregateGaussian(Mechanism):
         centred = (heights + half) % (2 * half) - half
         unit = self.clip / self.steps / (max(weight, 1) * self.contribute)
         axes = at_100_m(laws, len(propagation) - 2 * laws)
-        theta: NDArray = np.linalg.solve(axes, propagation * unit / self._theta_scale)
+        theta: Array = np.linalg.solve(axes, propagation * unit / self._theta_scale)
         return centred * unit, theta
 
     @property

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from veilmap._kernels import rows
 from veilmap._util import checks
+from veilmap._util.arrays import Array
 from veilmap._util.options import check_options, option
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.errors import ConfigurationError
@@ -62,7 +63,7 @@ class Protected:
         Σσ² of each user's noise.
     """
 
-    uploads: NDArray
+    uploads: Array
     norms: NDArray[np.float64]
     noise_energy: NDArray[np.float64]
 
@@ -79,7 +80,7 @@ class Answer(Protected):
         How much each counts in the mean.
     """
 
-    theta_gradient: NDArray
+    theta_gradient: Array
     weights: NDArray[np.int64]
 
 

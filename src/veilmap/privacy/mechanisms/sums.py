@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import rows
+from veilmap._util.arrays import Array
 
 # Parts of a sum that threads add to side by side: the k-th user is added to lane k mod LANES,
 # one after the other. So a sum of floats has the same bits however many threads there are,
@@ -116,7 +117,7 @@ class RunningSum:
         How many have been added.
     """
 
-    lanes: NDArray
+    lanes: Array
     cells: NDArray[np.int64]
     parameters: int
     weights: NDArray[np.int64]
@@ -135,7 +136,7 @@ class RunningSum:
         """Where each tile begins, and where the last one ends, (T + 1,)."""
         return np.append(0, np.cumsum(self.cells + self.parameters))
 
-    def of_tile(self, lane: int, tile: int) -> NDArray:
+    def of_tile(self, lane: int, tile: int) -> Array:
         """A tile's numbers in one lane."""
         return self.lanes[lane, self.starts[tile] : self.starts[tile + 1]]
 
@@ -143,7 +144,7 @@ class RunningSum:
         """Each lane with the first of the users to come that it takes; then every LANES-th."""
         return [(lane, (lane - self.users) % LANES) for lane in range(LANES)]
 
-    def add(self, heights: NDArray, propagation: NDArray, weight: int) -> None:
+    def add(self, heights: Array, propagation: Array, weight: int) -> None:
         """Add one user's upload to the sum of the first tile."""
         lane = self.of_tile(self.users % LANES, 0)
         rows.add_weighted(row=heights, weight=float(weight), total=lane)
