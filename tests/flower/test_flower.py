@@ -353,13 +353,18 @@ def test_messages_survive_the_way(town):
 # ---- Flower's own simulation, in a process of its own
 
 _SIMULATION = """
+import threading
 import numpy as np, veilmap as vm
 if __name__ == "__main__":
     scene = vm.Scene.synthetic(0)
     data = scene.measure(users=100, seed=0)
     settings = {"mechanism": vm.GeometryAligned(noise_budget=10), "rounds": 5, "seed": 3}
     here = vm.train(data, scene.grid, **settings)
-    there = vm.train(data, scene.grid, engine=vm.flower.Simulation(), **settings)
+    lock = threading.Lock()  # a progress bar has one: nodes must not be sent what is recorded
+    recording = vm.Recording(on_round=lambda row: lock.locked())
+    there = vm.train(
+        data, scene.grid, engine=vm.flower.Simulation(), recording=recording, **settings
+    )
     scale = np.abs(here.radio_map.heights).max()
     apart = np.abs(there.radio_map.heights - here.radio_map.heights).max() / scale
     theta = [run.radio_map.propagation.as_array() for run in (here, there)]

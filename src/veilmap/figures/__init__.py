@@ -12,8 +12,7 @@ from veilmap.figures.content import (
 )
 from veilmap.figures.maps import gain, gain_error, heights, overview, uploads
 from veilmap.figures.rasters import save_layer_image, save_layer_legend
-from veilmap.figures.style import Figure as Figure
-from veilmap.figures.style import draw, png, save
+from veilmap.figures.style import Figure, draw, png, save
 
 __all__ = [
     "Beliefs",

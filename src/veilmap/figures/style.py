@@ -5,15 +5,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import matplotlib.figure
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.figure import Figure as Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from veilmap._util import files
 from veilmap.geometry.grid import Grid
+
+Figure = matplotlib.figure.Figure
 
 SIZE = 9
 SMALL = 8

@@ -58,6 +58,8 @@ class Simulation:
             )
         training.check()
         sums = training.config.server_sees == "sums"
+        # All that a node takes along: the training itself may hold what no process can be sent.
+        mechanism, seed = training.config.mechanism, training.config.seed
         with TemporaryDirectory(prefix="veilmap-") as name:
             folder = Path(name)
             for number, user in enumerate(data.users.tolist()):  # a node reads no other's file
@@ -70,7 +72,7 @@ class Simulation:
                 mine = Measurements.load(folder / f"{number}.parquet")
                 files = (f"{number}.key", _ROSTER, f"{number}.account")
                 enrolment = Enrolment.load(*(folder / one for one in files)) if sums else None
-                return Own(mine, training.config.mechanism, training.config.seed, enrolment)
+                return Own(mine, mechanism, seed, enrolment)
 
             roster = Roster.load(folder / _ROSTER) if sums else None
             return _played(training, own, len(data.users), roster, self.ray_address)
