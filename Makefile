@@ -7,7 +7,7 @@ LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 OUT    ?= veilmap-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-slow test-mutants bench lint types page browser clean
+.PHONY: help demo test test-faults test-slow test-mutants bench bench-allocation lint types page page-types browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,10 +27,10 @@ test-slow: $(VENV)/.installed-dev  ## Run larger cases of some tests (three minu
 test-mutants: $(VENV)/.installed-dev  ## Break privacy-critical lines one by one and see a test fail (six minutes)
 	$(BIN)/python tests/mutants.py
 
-lint: $(VENV)/.installed-dev  ## Check style and import rules
+lint: $(VENV)/.installed-lint  ## Check style and import rules (needs only the linters)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-cache
+	PYTHONPATH=src $(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.installed-dev  ## Check types, the page's too where there is npm
 	$(BIN)/mypy
@@ -40,6 +40,9 @@ types: $(VENV)/.installed-dev  ## Check types, the page's too where there is npm
 page: page/node_modules/.installed  ## Check the types of the page's JavaScript (needs Node.js)
 	cd page && npm run --silent check
 
+page-types: $(VENV)/.installed-dev  ## Write the page's types from what the server answers with
+	$(BIN)/python page/write_types.py
+
 browser:  # Chromium from the system's packages, for the tests of the page
 	@command -v chromium > /dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
@@ -47,9 +50,12 @@ browser:  # Chromium from the system's packages, for the tests of the page
 		&& apt-get install --yes --no-install-recommends chromium; }; } > /dev/null 2>&1; } \
 		|| echo "no Chromium here: the tests of the page in a browser will be skipped"
 
-bench: $(VENV)/.installed-bench  ## Measure speed, growth, memory, accuracy, start-up (installs JAX)
-	$(BIN)/veilmap bench --json bench.json --page docs/performance.md
-	PYTHONPATH=tests $(BIN)/python benchmarks/allocation.py --json bench-allocation.json
+ARGS ?= --json bench.json --page docs/performance.md
+bench: $(VENV)/.installed-bench  ## Measure speed, growth, memory, accuracy, start-up (installs JAX); ARGS='--only attacks'
+	$(BIN)/python benchmarks/bench.py $(ARGS)
+
+bench-allocation: $(VENV)/.installed-bench  ## Measure the noise allocator against the paper's Algorithm 1
+	PYTHONPATH=tests/support $(BIN)/python benchmarks/allocation.py --json bench-allocation.json
 
 clean:  ## Remove the virtual environment and what the targets wrote
 	rm -rf $(VENV) $(OUT) bench.json bench-allocation.json page/node_modules
@@ -62,6 +68,10 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "veilmap needs Python 3.11 or newer; set PYTHON=..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-lint: $(BIN)/python requirements-lint.txt requirements.lock
+	$(LOCKED) --requirement requirements-lint.txt
+	@touch $@
 
 $(VENV)/.installed: $(BIN)/python pyproject.toml requirements.lock
 	$(LOCKED) --editable '.[baselines]'

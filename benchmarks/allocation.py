@@ -23,7 +23,13 @@ def real_gradients(count, seed):
     """Clipped gradients and positions of users in early, middle and late rounds."""
     scene = vm.Scene.synthetic(seed)
     data = scene.measure(seed=seed)
-    run = vm.train(data, scene.grid, rounds=120, seed=seed, keep_uploads={0, 40, 80, 119})
+    run = vm.train(
+        data,
+        scene.grid,
+        rounds=120,
+        seed=seed,
+        recording=vm.Recording(keep_uploads={0, 40, 80, 119}),
+    )
     rows = np.concatenate([seen.uploads for seen in run.transcript.rounds.values()])
     places = np.tile(data.mean_positions(), (4, 1))
     usable = np.linalg.norm(rows, axis=1) > 0.01

@@ -1,4 +1,4 @@
-"""What noise costs the map: trainings that `veilmap.planning.CURVE` is fitted to.
+"""What noise costs the map: trainings that `veilmap.federation.planning.CURVE` is fitted to.
 
 python benchmarks/curve.py --cities 0,1
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import veilmap as vm
-from veilmap.planning import CURVE, ROUNDS, Curve
+from veilmap.federation.planning import CURVE, ROUNDS, Curve
 
 USERS, CLIP = 1000, 0.3
 NOISE = (0.0, 1e-4, 4e-4, 1.6e-3)  # z/(N√T)

@@ -27,15 +27,15 @@ from scipy.optimize import brentq
 from scipy.stats import beta, norm, spearmanr
 
 import veilmap as vm
-from veilmap import accounting, noise
-from veilmap._theta import at_100_m
 from veilmap.federation import SeenSum
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast
-from veilmap.mechanisms.fitting import fitted
-from veilmap.mechanisms.lattice import discrete_gaussian
-from veilmap.mechanisms.sums import Coins
-from veilmap.noise import Draw
+from veilmap.model.propagation import at_100_m
+from veilmap.privacy import accounting, noise
+from veilmap.privacy.mechanisms.fitting import fitted
+from veilmap.privacy.mechanisms.lattice import discrete_gaussian
+from veilmap.privacy.mechanisms.sums import Coins
+from veilmap.privacy.noise import Draw
 
 CITY, CELL, LINKS = 1, 10.0, 25
 ROUNDS, DELTA = 20, 1e-6
@@ -156,10 +156,13 @@ def attacked(
     }  # fmt: skip
     draws = frozenset(noise.draw(seed, victim, number) for number in range(setting.rounds))
     run = vm.train(
-        setting.with_victim(truth), setting.scene.grid, rounds=setting.rounds, seed=seed,
+        setting.with_victim(truth),
+        setting.scene.grid,
+        rounds=setting.rounds,
+        seed=seed,
         mechanism=OneAbsent(**settings, absent=frozenset() if present else draws),
-        keep_uploads="all",
-    )  # fmt: skip
+        recording=vm.Recording(keep_uploads="all"),
+    )
     links, mechanism = setting.data.links, vm.AggregateGaussian(**settings)
     known = setting.data.users[: setting.users - 1].tolist()
     others = Clients(known, links.users_between(0, len(known)), mechanism, seed)
@@ -182,7 +185,9 @@ def contributions(clients: Clients, broadcast: Broadcast) -> NDArray[np.float64]
     assert isinstance(clients.mechanism, vm.AggregateGaussian)
     updates, _ = clients.answer(broadcast)
     sampler = discrete_gaussian(_share_deviation(clients.mechanism, broadcast))
-    sent = np.array([np.append(update.heights, update.propagation) for update in updates])
+    sent = np.array(
+        [np.append(update.height_gradient, update.theta_gradient) for update in updates]
+    )
     for row, client in enumerate(clients.ids):
         draw = noise.draw(clients.seed, client, broadcast.round)
         sent[row] -= sampler.sample(sent.shape[1], draw)
@@ -195,12 +200,12 @@ def _left_over(seen: SeenSum, others: Clients) -> NDArray[np.float64]:
     assert isinstance(mechanism, vm.AggregateGaussian)
     assert mechanism.bits is not None
     # What `AggregateGaussian.read` makes of a sum, undone.
-    steps = seen.links * mechanism.steps / mechanism.clip
-    theta = at_100_m(seen.broadcast.radio_map.propagation.laws) @ seen.propagation
+    steps = seen.weight * mechanism.steps / mechanism.clip
+    theta = at_100_m(seen.broadcast.radio_map.propagation.laws) @ seen.theta_gradient
     theta *= mechanism.theta_share * mechanism.clip / mechanism.theta_clip
-    rest = np.rint(steps * np.append(seen.heights, theta))
+    rest = np.rint(steps * np.append(seen.height_gradient, theta))
     rest -= contributions(others, seen.broadcast).sum(axis=0)
-    cells, half = len(seen.heights), 2.0 ** (mechanism.bits - 1)
+    cells, half = len(seen.height_gradient), 2.0 ** (mechanism.bits - 1)
     rest[:cells] = (rest[:cells] + half) % (2 * half) - half
     return rest
 
@@ -365,7 +370,9 @@ def timing() -> None:
             client.answer(broadcast)
             taken.append(time.perf_counter() - started)
         seconds.append(min(taken))
-        crossed.append(np.count_nonzero(vm.local_gradients(start, setting.data).heights[user]))
+        crossed.append(
+            np.count_nonzero(vm.local_gradients(start, setting.data).height_gradient[user])
+        )
     print(f"{min(seconds) * 1e3:.2f} to {max(seconds) * 1e3:.2f} ms;", end=" ")
     print(f"rank correlation with cells crossed {spearmanr(seconds, crossed).statistic:.2f}")
 

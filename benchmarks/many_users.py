@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 
 import veilmap as vm
-from veilmap.benchmarks.growth import peak_bytes
-from veilmap.crowds import MeasurementFolder, save_parts
-from veilmap.evaluation import mean_absolute_error
+from suite.growth import peak_bytes
+from veilmap.data.folders import MeasurementFolder, save_parts
 from veilmap.federation import Run
-from veilmap.mechanisms.fitting import LARGEST_MEAN
-from veilmap.planning import usual_delta
+from veilmap.federation.planning import usual_delta
+from veilmap.model.evaluation import mean_absolute_error
+from veilmap.privacy.mechanisms.fitting import LARGEST_MEAN
 
 CITY, CLIP = 0, 0.3
 PER_FILE = 1000
@@ -81,10 +81,13 @@ def once(out: Path, users: int, rounds: int) -> dict:
     """A few private rounds; the first one compiles, and does not count."""
     seconds: list[float] = []
     vm.train(
-        MeasurementFolder(out / f"crowd-{users}"), vm.Scene.synthetic(CITY).grid, seed=0,
+        MeasurementFolder(out / f"crowd-{users}"),
+        vm.Scene.synthetic(CITY).grid,
+        seed=0,
         mechanism=vm.AggregateGaussian(epsilon=1, delta=usual_delta(users), clip=CLIP),
-        rounds=rounds, on_round=lambda row: seconds.append(row.seconds),
-    )  # fmt: skip
+        rounds=rounds,
+        recording=vm.Recording(on_round=lambda row: seconds.append(row.seconds)),
+    )
     each = float(np.median(seconds[1:])) / users
     return {"users": users, "microseconds": 1e6 * each, "peak_mb": peak_bytes() / 1e6}
 
@@ -107,7 +110,7 @@ def guarantee(
     last = run.history[-1]
     return {
         "users": users, "epsilon": epsilon, "delta": promised.delta, "rounds": rounds,
-        "groups": groups, "levels": run.transcript.mechanism["levels"], "seed": seed,
+        "groups": groups, "levels": run.transcript.mechanism.levels, "seed": seed,
         "mae_none_db": without.history[-1].mae_db, "mae_db": last.mae_db,
         "cost_db": last.mae_db - without.history[-1].mae_db, "epsilon_spent": last.epsilon,
         "least_rmse_over_prior": found.closest_rmse, "strongest": found.strongest.attack,
@@ -156,14 +159,25 @@ def _trained(data, mechanism, participation, rounds, seed, folder) -> Run:
     if (folder / "radio_map.nc").exists():
         return Run.load(folder)
     return vm.train(
-        data, scene.grid, mechanism=mechanism, rounds=rounds, seed=seed, server_sees="sums",
-        participation=participation, test=test, keep_uploads=kept, out=folder,
-        resume=(folder / "config.json").exists(), checkpoint_every=5,
-        on_round=lambda row: print(
-            f"{mechanism.name} round {row.round + 1}: {row.seconds:.1f} s, {row.mae_db:.2f} dB",
-            file=sys.stderr,
+        data,
+        scene.grid,
+        mechanism=mechanism,
+        rounds=rounds,
+        seed=seed,
+        server_sees="sums",
+        participation=participation,
+        recording=vm.Recording(
+            out=folder,
+            resume=(folder / "config.json").exists(),
+            checkpoint_every=5,
+            keep_uploads=kept,
+            test=test,
+            on_round=lambda row: print(
+                f"{mechanism.name} round {row.round + 1}: {row.seconds:.1f} s, {row.mae_db:.2f} dB",
+                file=sys.stderr,
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def main() -> None:

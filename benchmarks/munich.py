@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import veilmap as vm
-from veilmap.models import Model, with_field
+from veilmap.federation.selection import ModelChoice, with_field
 
 _SPACING = 15.0  # metres between points of the residual field
 
@@ -36,7 +36,7 @@ def rows(file):
         return vm.baselines.mean_absolute_error(radio_map, test)
 
     for degrees in (2, 3, 4):
-        model = Model(degrees=degrees, wide=True)
+        model = ModelChoice(degrees=degrees, wide=True)
         ground = np.where(heights < 2, -8.0, heights)
         exact = vm.RadioMap(grid, ground, vm.Propagation.of_degrees(degrees))
         yield "true heights, best θ", degrees, True, error(exact.fit_propagation(train))

@@ -20,7 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 import veilmap as vm
-from veilmap.reading import check, read_measurements
+from veilmap.ingest import check, read_measurements
 
 CELLS = 50
 CELL = 10.0  # metres, of the map that is traced

@@ -1,90 +1,112 @@
-"""Radio maps from measurements that never leave their owners."""
+"""Radio maps from measurements that never leave their owners.
 
+Public names are imported when they are first used, so that ``import veilmap`` is quick and has
+no side effects.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from veilmap import (
-    accounting,
-    attacks,
-    baselines,
-    buildings,
-    comparing,
-    exporting,
-    federation,
-    layers,
-    mechanisms,
-    models,
-    theory,
-)
-from veilmap.antennas import Antennas
-from veilmap.auditing import Audit, audit
-from veilmap.buildings import Building
-from veilmap.crowds import MeasurementFolder
 from veilmap.errors import VeilmapError
-from veilmap.federation import NoiseAwareStep, Participation, PlainDescent, Run, Transcript, train
-from veilmap.geometry import Crossings, Grid, trace
-from veilmap.gradients import LocalGradients, local_gradient_blocks, local_gradients
-from veilmap.measurements import Measurements
-from veilmap.mechanisms import AggregateGaussian, GeometryAligned, NoNoise, UniformNoise
-from veilmap.radiomap import Propagation, RadioMap
-from veilmap.scene import Scene
-from veilmap.tiling import Tiling
 
 if TYPE_CHECKING:
-    from veilmap.regressor import RadioMapRegressor
+    from veilmap import (
+        attacks,
+        baselines,
+        compare,
+        export,
+        federation,
+        flower,
+        layers,
+    )
+    from veilmap.auditing.audit import Audit, audit
+    from veilmap.compare.regressor import RadioMapRegressor
+    from veilmap.data.antennas import Antennas
+    from veilmap.data.folders import MeasurementFolder
+    from veilmap.data.measurements import Measurements
+    from veilmap.federation import (
+        InProcess,
+        Model,
+        NoiseAwareStep,
+        Participation,
+        PlainDescent,
+        Recording,
+        Run,
+        Transcript,
+        selection,
+        train,
+    )
+    from veilmap.geometry.grid import Grid
+    from veilmap.geometry.tiling import Tiling
+    from veilmap.geometry.tracing import Crossings, trace
+    from veilmap.model.gradients import LocalGradients, local_gradient_blocks, local_gradients
+    from veilmap.model.propagation import Propagation
+    from veilmap.model.radio_map import RadioMap
+    from veilmap.paper import theory
+    from veilmap.privacy import accounting, mechanisms
+    from veilmap.privacy.mechanisms import (
+        AggregateGaussian,
+        GeometryAligned,
+        NoNoise,
+        UniformNoise,
+    )
+    from veilmap.scenes import buildings
+    from veilmap.scenes.buildings import Building
+    from veilmap.scenes.scene import Scene
 
 __version__ = "0.6.0"
 
-__all__ = [
-    "AggregateGaussian",
-    "Antennas",
-    "Audit",
-    "Building",
-    "Crossings",
-    "GeometryAligned",
-    "Grid",
-    "LocalGradients",
-    "MeasurementFolder",
-    "Measurements",
-    "NoNoise",
-    "NoiseAwareStep",
-    "Participation",
-    "PlainDescent",
-    "Propagation",
-    "RadioMap",
-    "RadioMapRegressor",
-    "Run",
-    "Scene",
-    "Tiling",
-    "Transcript",
-    "UniformNoise",
-    "VeilmapError",
-    "accounting",
-    "attacks",
-    "audit",
-    "baselines",
-    "buildings",
-    "comparing",
-    "exporting",
-    "federation",
-    "layers",
-    "local_gradient_blocks",
-    "local_gradients",
-    "mechanisms",
-    "models",
-    "theory",
-    "trace",
-    "train",
-]
+_MODULES = {
+    "accounting": "veilmap.privacy.accounting",
+    "attacks": "veilmap.attacks",
+    "baselines": "veilmap.baselines",
+    "buildings": "veilmap.scenes.buildings",
+    "compare": "veilmap.compare",
+    "export": "veilmap.export",
+    "federation": "veilmap.federation",
+    "flower": "veilmap.flower",
+    "layers": "veilmap.layers",
+    "mechanisms": "veilmap.privacy.mechanisms",
+    "selection": "veilmap.federation.selection",
+    "theory": "veilmap.paper.theory",
+}
+_CONTENTS = {
+    "veilmap.auditing.audit": ["Audit", "audit"],
+    "veilmap.compare.regressor": ["RadioMapRegressor"],
+    "veilmap.data.antennas": ["Antennas"],
+    "veilmap.data.folders": ["MeasurementFolder"],
+    "veilmap.data.measurements": ["Measurements"],
+    "veilmap.federation": [
+        "InProcess", "Model", "NoiseAwareStep", "Participation", "PlainDescent", "Recording", "Run",
+        "Transcript", "train",
+    ],
+    "veilmap.geometry.grid": ["Grid"],
+    "veilmap.geometry.tiling": ["Tiling"],
+    "veilmap.geometry.tracing": ["Crossings", "trace"],
+    "veilmap.model.gradients": ["LocalGradients", "local_gradient_blocks", "local_gradients"],
+    "veilmap.model.propagation": ["Propagation"],
+    "veilmap.model.radio_map": ["RadioMap"],
+    "veilmap.privacy.mechanisms": [
+        "AggregateGaussian", "GeometryAligned", "NoNoise", "UniformNoise",
+    ],
+    "veilmap.scenes.buildings": ["Building"],
+    "veilmap.scenes.scene": ["Scene"],
+}  # fmt: skip
+_HOMES = {name: module for module, names in _CONTENTS.items() for name in names}
+
+__all__ = ["VeilmapError", *_MODULES, *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    """What needs scikit-learn is imported when it is asked for."""
-    if name == "RadioMapRegressor":
-        from veilmap.regressor import RadioMapRegressor
-
-        return RadioMapRegressor
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        found = import_module(_MODULES[name])
+    elif name in _HOMES:
+        found = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

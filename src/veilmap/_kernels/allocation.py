@@ -8,10 +8,12 @@ bias e = mean(z c) − p; at its maximum a = e/κ.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from veilmap._kernels.arguments import Floats, Ints
+from veilmap._kernels.compiling import njit
 from veilmap._kernels.rows import listed
 
 _MOST_STEPS = 100
@@ -24,12 +26,62 @@ _LONGEST_STEP = 0.5
 _LISTED, _SPENT = 1e-6, 1e-13
 
 
+class Area(NamedTuple):
+    """The cells' places: columns' x, rows' y, running totals of x and of x²."""
+
+    x: Floats
+    y: Floats
+    sum_x: Floats
+    sum_xx: Floats
+
+
+class Listed(NamedTuple):
+    """Cells with energy of their own: x, y, q, and their numbers."""
+
+    x: Floats
+    y: Floats
+    q: Floats
+    cell: Ints
+
+
+class Room(NamedTuple):
+    """What `allocate` works in."""
+
+    area: Area
+    own: Listed
+
+
+class Plane(NamedTuple):
+    """The plane a·c + b."""
+
+    ax: float
+    ay: float
+    b: float
+
+
+class Sums(NamedTuple):
+    """Over some cells: their number, Σx, Σy, Σxx, Σxy, Σyy, then Σq, Σqx, Σqy, Σq²."""
+
+    n: float
+    x: float
+    y: float
+    xx: float
+    xy: float
+    yy: float
+    q: float
+    qx: float
+    qy: float
+    qq: float
+
+
 @njit(inline="always")
-def _add_rows(ax, ay, b, x, y, sum_x, sum_xx):
-    """Count, Σx, Σy, Σxx, Σxy, Σyy over the cells where the plane is above 0.
+def _add_rows(plane, area):
+    """Sums over the cells where the plane is above 0, without those of q.
 
     In each row of the grid they form an interval, whose sums come from running totals.
     """
+    ax, ay, b = plane
+    x, y, sum_x, sum_xx = area
     columns = len(x)
     spacing = x[1] - x[0] if columns > 1 else 1.0
     n = s_x = s_y = s_xx = s_xy = s_yy = 0.0
@@ -56,12 +108,10 @@ def _add_rows(ax, ay, b, x, y, sum_x, sum_xx):
 
 
 @njit(inline="always")
-def _moments(ax, ay, b, x, y, sum_x, sum_xx, own, listed):
-    """The same sums over active cells (plane above q), then Σq, Σqx, Σqy, Σq² over them.
-
-    ``own`` has x, y and q of the cells where q is not 0, of which there are ``listed``.
-    """
-    n, s_x, s_y, s_xx, s_xy, s_yy = _add_rows(ax, ay, b, x, y, sum_x, sum_xx)
+def _sums(plane, area, own, listed):
+    """Sums over the active cells (plane above q); ``own`` has ``listed`` cells with q above 0."""
+    n, s_x, s_y, s_xx, s_xy, s_yy = _add_rows(plane, area)
+    ax, ay, b = plane
     own_x, own_y, q, _ = own
     s_q = s_qx = s_qy = s_qq = 0.0
     for k in range(listed):
@@ -79,50 +129,81 @@ def _moments(ax, ay, b, x, y, sum_x, sum_xx, own, listed):
             s_xx -= cx * cx
             s_xy -= cx * cy
             s_yy -= cy * cy
-    return n, s_x, s_y, s_xx, s_xy, s_yy, s_q, s_qx, s_qy, s_qq
+    return Sums(n, s_x, s_y, s_xx, s_xy, s_yy, s_q, s_qx, s_qy, s_qq)
+
+
+@njit(inline="always")
+def _all_q(own, listed):
+    """Σqx, Σqy, Σq² over all listed cells."""
+    all_qx = all_qy = all_qq = 0.0
+    for k in range(listed):
+        all_qx += own.q[k] * own.x[k]
+        all_qy += own.q[k] * own.y[k]
+        all_qq += own.q[k] * own.q[k]
+    return all_qx, all_qy, all_qq
+
+
+@njit(inline="always")
+def _balanced(plane, spent, area, own, listed):
+    """The plane with the offset that places ``spent``, and its sums.
+
+    What is placed is convex in b: Newton's first step, from the b of the plane before, ends
+    right of the root, and all others only move left.
+    """
+    ax, ay, b = plane
+    for step in range(_MOST_OFFSETS):
+        sums = _sums(Plane(ax, ay, b), area, own, listed)
+        if sums.n < 0.5:  # no cell is active: start again from right of the root
+            b = 1.0
+            continue
+        new = (spent + sums.q - ax * sums.x - ay * sums.y) / sums.n
+        moved = b - new
+        b = new
+        if abs(moved) <= 1e-14 * (1.0 + abs(b)) or (step > 0 and moved <= 0.0):
+            break
+    return Plane(ax, ay, b), sums
+
+
+@njit(inline="always")
+def _scatter(sums, per):
+    """S_A/per: xx, yy and xy of the active cells' scatter."""
+    xx = (sums.xx - sums.x * sums.x / sums.n) / per
+    yy = (sums.yy - sums.y * sums.y / sums.n) / per
+    return xx, yy, (sums.xy - sums.x * sums.y / sums.n) / per
+
+
+@njit(inline="always")
+def _shortened(dx, dy, longest):
+    """A step, no longer than ``longest``."""
+    length = math.hypot(dx, dy)
+    if length > longest:
+        return dx * longest / length, dy * longest / length
+    return dx, dy
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, own, listed):
+def _best_plane(place, kappa, spent, area, own, listed):
     """The plane a·c + b that maximises the objective; ``spent`` = M μ/(1+μ) is to be placed.
 
     Ascends Φ(v) = 2 v·e − |v|² − κ mean z² at a = v/κ by Newton steps. Φ is concave where
     κ ≥ 1/12, its gradient is 2(e − v) and its Hessian 2(S_A/(Mκ) − I), with S_A the scatter
     of the active cells.
     """
-    size = float(len(x) * len(y))
-    own_x, own_y, q, _ = own
-    all_qx = all_qy = all_qq = 0.0
-    for k in range(listed):
-        all_qx += q[k] * own_x[k]
-        all_qy += q[k] * own_y[k]
-        all_qq += q[k] * q[k]
-
+    px, py = place[0], place[1]
+    size = float(len(area.x) * len(area.y))
+    all_qx, all_qy, all_qq = _all_q(own, listed)
     far = 1.0 - 1.0 / (12.0 * kappa)
     reach = 1.0 / far if far > 0.3 else 1.0
     vx, vy = -px * reach, -py * reach
     best_vx, best_vy, best_b, best = vx, vy, 1.0, -math.inf
     b = 1.0
     for _ in range(_MOST_STEPS):
-        ax, ay = vx / kappa, vy / kappa
-        # What is placed is convex in b: Newton's first step, from the b of the plane before,
-        # ends right of the root, and all others only move left.
-        for step in range(_MOST_OFFSETS):
-            n, s_x, s_y, s_xx, s_xy, s_yy, s_q, s_qx, s_qy, s_qq = _moments(
-                ax, ay, b, x, y, sum_x, sum_xx, own, listed
-            )
-            if n < 0.5:  # no cell is active: start again from right of the root
-                b = 1.0
-                continue
-            new = (spent + s_q - ax * s_x - ay * s_y) / n
-            moved = b - new
-            b = new
-            if abs(moved) <= 1e-14 * (1.0 + abs(b)) or (step > 0 and moved <= 0.0):
-                break
-        ex = (ax * s_xx + ay * s_xy + b * s_x + all_qx - s_qx) / size - px
-        ey = (ax * s_xy + ay * s_yy + b * s_y + all_qy - s_qy) / size - py
-        square = ax * ax * s_xx + 2.0 * ax * ay * s_xy + ay * ay * s_yy
-        square += 2.0 * b * (ax * s_x + ay * s_y) + b * b * n + all_qq - s_qq
+        plane, sums = _balanced(Plane(vx / kappa, vy / kappa, b), spent, area, own, listed)
+        ax, ay, b = plane
+        ex = (ax * sums.xx + ay * sums.xy + b * sums.x + all_qx - sums.qx) / size - px
+        ey = (ax * sums.xy + ay * sums.yy + b * sums.y + all_qy - sums.qy) / size - py
+        square = ax * ax * sums.xx + 2.0 * ax * ay * sums.xy + ay * ay * sums.yy
+        square += 2.0 * b * (ax * sums.x + ay * sums.y) + b * b * sums.n + all_qq - sums.qq
         height = 2.0 * (vx * ex + vy * ey) - vx * vx - vy * vy - kappa * square / size
         dx, dy = ex - vx, ey - vy
         if height >= best:
@@ -135,93 +216,97 @@ def _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, own, listed):
         if abs(dx) + abs(dy) < _STILL:
             break
         # (I − S_A/(Mκ)) step = e − v
-        h_xx = 1.0 - (s_xx - s_x * s_x / n) / (size * kappa)
-        h_yy = 1.0 - (s_yy - s_y * s_y / n) / (size * kappa)
-        h_xy = -(s_xy - s_x * s_y / n) / (size * kappa)
+        s_xx, s_yy, s_xy = _scatter(sums, size * kappa)
+        h_xx, h_yy, h_xy = 1.0 - s_xx, 1.0 - s_yy, -s_xy
         determinant = h_xx * h_yy - h_xy * h_xy
         if h_xx > 1e-9 and determinant > 1e-9:
             dx, dy = (h_yy * dx - h_xy * dy) / determinant, (h_xx * dy - h_xy * dx) / determinant
-        length = math.hypot(dx, dy)
-        if length > _LONGEST_STEP:
-            dx, dy = dx * _LONGEST_STEP / length, dy * _LONGEST_STEP / length
+        dx, dy = _shortened(dx, dy, _LONGEST_STEP)
         vx, vy = vx + dx, vy + dy
-    return best_vx / kappa, best_vy / kappa, best_b
+    return Plane(best_vx / kappa, best_vy / kappa, best_b)
 
 
 @njit(nogil=True, error_model="numpy")
-def _offset(ax, ay, b, spent, x, y, sum_x, sum_xx, own, n):
-    """The offset b that spends the budget on all cells, by Newton from a near guess, and n_A.
+def _spending(plane, spent, area, own, listed):
+    """The plane with the offset that spends the budget on all cells, by Newton from a near guess.
 
     Also Σ max(0, a·c + b − q), what it spends.
     """
+    ax, ay, b = plane
     total = 0.0
     for _ in range(_MOST_OFFSETS):
-        active, s_x, s_y, _, _, _, s_q, _, _, _ = _moments(ax, ay, b, x, y, sum_x, sum_xx, own, n)
-        if active < 0.5:
+        sums = _sums(Plane(ax, ay, b), area, own, listed)
+        if sums.n < 0.5:
             b = 1.0
             continue
-        total = ax * s_x + ay * s_y + b * active - s_q
-        moved = (total - spent) / active
+        total = ax * sums.x + ay * sums.y + b * sums.n - sums.q
+        moved = (total - spent) / sums.n
         if abs(moved) <= 1e-14 * (1.0 + abs(b)):
             break
         b -= moved
-    return b, total
+    return Plane(ax, ay, b), total
 
 
 @njit(nogil=True)
-def aligned_room(x, y):
-    """What `allocate` works in: running totals of x and x², and lists of cells."""
-    columns, size = len(x), len(x) * len(y)
+def _area(axes):
+    """The cells' places with running totals."""
+    columns = len(axes.x)
     sum_x, sum_xx = np.zeros(columns + 1), np.zeros(columns + 1)
-    sum_x[1:], sum_xx[1:] = np.cumsum(x), np.cumsum(x * x)
-    return sum_x, sum_xx, _room_for(size)
+    sum_x[1:], sum_xx[1:] = np.cumsum(axes.x), np.cumsum(axes.x * axes.x)
+    return Area(axes.x, axes.y, sum_x, sum_xx)
 
 
 @njit(nogil=True)
 def _room_for(cells):
-    """For x, y, q and number of so many cells."""
-    return np.empty(cells), np.empty(cells), np.empty(cells), np.empty(cells, np.int64)
+    """For a list of so many cells."""
+    return Listed(np.empty(cells), np.empty(cells), np.empty(cells), np.empty(cells, np.int64))
+
+
+@njit(nogil=True)
+def allocation_room(axes):
+    """What `allocate` works in."""
+    return Room(_area(axes), _room_for(len(axes.x) * len(axes.y)))
 
 
 @njit(nogil=True, error_model="numpy")
-def allocate(cells, values, n, px, py, x, y, budget, kappa, energy, room, variances):
-    """σ² of every cell for a clipped gradient of n ``values`` in ``cells``, 0 elsewhere.
+def allocate(cells, values, place, shape, energy, room, variances):
+    """σ² of every cell for a clipped gradient, given by its cells that are not 0, in order.
 
-    ``cells`` are in order. ``energy`` is ‖ḡ‖², above 0; Σσ² = budget · energy.
+    The user is at ``place``; ``energy`` is ‖ḡ‖², above 0; Σσ² = budget · energy.
     """
-    sum_x, sum_xx, own = room
+    area, own = room
+    budget, x, y = shape.budget, area.x, area.y
     columns, size = len(x), len(x) * len(y)
     spent = size * budget / (1.0 + budget)
     per_unit = size / ((1.0 + budget) * energy)  # 1 / the mean energy after noise
-    large, listed = _list_large_first(cells, values, n, x, y, per_unit, spent / size, own)
-    ax, ay, b = _best_plane(px, py, kappa, spent, x, y, sum_x, sum_xx, own, large)
-    b, total = _offset(ax, ay, b, spent, x, y, sum_x, sum_xx, own, listed)
+    large, listed = _list_large_first(cells, values, area, per_unit, spent / size, own)
+    plane = _best_plane(place, shape.kappa, spent, area, own, large)
+    (ax, ay, b), total = _spending(plane, spent, area, own, listed)
     scale = budget * energy / total
     for r in range(len(y)):
         level, row = ay * y[r] + b, variances[r * columns : (r + 1) * columns]
         for j in range(columns):
             row[j] = scale * max(ax * x[j] + level, 0.0)
-    own_x, own_y, q, own_cell = own
     for k in range(listed):
-        above = ax * own_x[k] + (ay * own_y[k] + b) - q[k]
-        variances[own_cell[k]] = scale * max(above, 0.0)
+        above = ax * own.x[k] + (ay * own.y[k] + b) - own.q[k]
+        variances[own.cell[k]] = scale * max(above, 0.0)
 
 
 @njit(nogil=True)
-def _list_large_first(cells, values, n, x, y, per_unit, mean_noise, own):
-    """Fill ``own`` with x, y, q and number of cells that are not empty, those large in q first.
+def _list_large_first(cells, values, area, per_unit, mean_noise, own):
+    """Fill ``own`` with the cells that are not empty, those large in q first.
 
     How many are large, and how many there are.
     """
     own_x, own_y, q, own_cell = own
     large = listed = 0
     row, line = 0, 0  # that a cell lies in, and its first cell: dividing would take longer
-    for at in range(n):
+    for at in range(len(cells)):
         value = values[at] * values[at] * per_unit
         if value < _SPENT * mean_noise:
             continue
-        while cells[at] >= line + len(x):
-            row, line = row + 1, line + len(x)
+        while cells[at] >= line + len(area.x):
+            row, line = row + 1, line + len(area.x)
         place = listed
         listed += 1
         if value > _LISTED * mean_noise:  # changes places with the first that is not large
@@ -229,61 +314,52 @@ def _list_large_first(cells, values, n, x, y, per_unit, mean_noise, own):
             q[place], own_cell[place] = q[large], own_cell[large]
             place = large
             large += 1
-        own_x[place], own_y[place] = x[cells[at] - line], y[row]
+        own_x[place], own_y[place] = area.x[cells[at] - line], area.y[row]
         q[place], own_cell[place] = value, cells[at]
     return large, listed
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def aligned_variances(start, stop, gradients, positions, x, y, budget, kappa, energies, variances):
+def aligned_variances(start, stop, gradients, energies, positions, shape, variances):
     """σ² of every cell for dense gradients of users start … stop."""
-    room = aligned_room(x, y)
+    room = allocation_room(shape.axes)
     cells, values = np.empty(gradients.shape[1], np.int64), np.empty(gradients.shape[1])
     for i in range(start, stop):
         n = listed(gradients[i], cells, values)
-        allocate(
-            cells, values, n, positions[i, 0], positions[i, 1], x, y, budget, kappa, energies[i],
-            room, variances[i],
-        )  # fmt: skip
+        allocate(cells[:n], values[:n], positions[i], shape, energies[i], room, variances[i])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def planes_with_centroids(centroids, kappa, x, y, slopes):
+def planes_with_centroids(centroids, kappa, axes, slopes):
     """The v whose plane max(0, v·c/κ + b), of mean 1, has each centroid: an allocation undone.
 
     Newton's method; the centroid's derivative in v is S_A/(Mκ). Centroids that no plane
     reaches end at a steep one that leans their way.
     """
-    columns, size = len(x), float(len(x) * len(y))
-    sum_x, sum_xx = np.zeros(columns + 1), np.zeros(columns + 1)
-    sum_x[1:], sum_xx[1:] = np.cumsum(x), np.cumsum(x * x)
-    nothing = _room_for(0)
+    area, nothing = _area(axes), _room_for(0)
+    size = float(len(axes.x) * len(axes.y))
     for i in range(len(centroids)):
         vx = vy = 0.0
         for _ in range(_MOST_STEPS):
             ax, ay = vx / kappa, vy / kappa
             b = 1.0
             for _ in range(_MOST_OFFSETS):
-                n, s_x, s_y, s_xx, s_xy, s_yy, _, _, _, _ = _moments(
-                    ax, ay, b, x, y, sum_x, sum_xx, nothing, 0
-                )
-                new = (size - ax * s_x - ay * s_y) / n
+                sums = _sums(Plane(ax, ay, b), area, nothing, 0)
+                new = (size - ax * sums.x - ay * sums.y) / sums.n
                 moved = b - new
                 b = new
                 if moved <= 1e-14 * (1.0 + abs(b)):
                     break
-            dx = centroids[i, 0] - (ax * s_xx + ay * s_xy + b * s_x) / size
-            dy = centroids[i, 1] - (ax * s_xy + ay * s_yy + b * s_y) / size
+            dx = centroids[i, 0] - (ax * sums.xx + ay * sums.xy + b * sums.x) / size
+            dy = centroids[i, 1] - (ax * sums.xy + ay * sums.yy + b * sums.y) / size
             if abs(dx) + abs(dy) < _STILL:
                 break
-            h_xx = (s_xx - s_x * s_x / n) / (size * kappa) + 1e-6
-            h_yy = (s_yy - s_y * s_y / n) / (size * kappa) + 1e-6
-            h_xy = (s_xy - s_x * s_y / n) / (size * kappa)
+            s_xx, s_yy, h_xy = _scatter(sums, size * kappa)
+            h_xx, h_yy = s_xx + 1e-6, s_yy + 1e-6
             determinant = h_xx * h_yy - h_xy * h_xy
             dx, dy = (h_yy * dx - h_xy * dy) / determinant, (h_xx * dy - h_xy * dx) / determinant
-            length = math.hypot(dx, dy)
-            if length > 0.1:  # small steps: planes change their active cells on the way
-                dx, dy = 0.1 * dx / length, 0.1 * dy / length
+            # Small steps: planes change their active cells on the way.
+            dx, dy = _shortened(dx, dy, 0.1)
             vx, vy = vx + dx, vy + dy
             steep = math.hypot(vx, vy)
             if steep > 1.0:

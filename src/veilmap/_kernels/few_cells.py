@@ -7,12 +7,15 @@ is added, and where in the sum it starts.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 
-from veilmap._kernels.allocation import aligned_room, allocate
-from veilmap._kernels.links import GROUP, add_gradient, gradient_buffers
+from veilmap._kernels.allocation import allocate, allocation_room
+from veilmap._kernels.arguments import Floats, Ints, Words
+from veilmap._kernels.compiling import njit
+from veilmap._kernels.links import GROUP, add_gradient, walk_room
 from veilmap._kernels.rows import add_weighted, length, listed
 from veilmap._kernels.sampling import add_normals
 
@@ -21,11 +24,22 @@ _TRIES = 40
 _SHORTER = 0.9
 
 
+class Scratch(NamedTuple):
+    """A row of the map, marks for its groups of cells (also as words), lists as long as it."""
+
+    row: Floats
+    marks: NDArray[np.uint8]
+    words: Words
+    cells: Ints
+    values: Floats
+
+
 @njit(nogil=True)
 def _scratch(size):
-    """A row of the map, marks for its groups of cells, and lists as long as it."""
+    """Room for one user after the other on a map of so many cells."""
     marks = np.zeros(-(-size // (GROUP * _WORD)) * _WORD, np.uint8)
-    return np.zeros(size), marks, marks.view(np.uint64), np.empty(size, np.int64), np.empty(size)
+    lists = np.empty(size, np.int64), np.empty(size)
+    return Scratch(np.zeros(size), marks, marks.view(np.uint64), *lists)
 
 
 @njit(nogil=True)
@@ -87,18 +101,14 @@ def on_lattice(values, n, scale, limit, seed):
 
 
 @njit(nogil=True, error_model="numpy")
-def _gathered(
-    i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
-    losses, by_theta, lengths,
-):  # fmt: skip
+def _gathered(i, links, model, window, walk, scratch, out):
     """List user i's gradient, note its loss, norm and gradient of θ; how many cells it has."""
-    row, marks, _, _, values = scratch
-    losses[i] = add_gradient(
-        offsets[i], offsets[i + 1], user, bs, gain, frame, terrain, theta,
-        row, marks, buffers, by_theta[i],
-    )  # fmt: skip
-    n = _listed(scratch, windows[i], frame[4])
-    lengths[i] = length(values[:n])  # zeros between them would change no bit
+    first, last = links.offsets[i], links.offsets[i + 1]
+    out.losses[i] = add_gradient(
+        first, last, links, model, walk, scratch.row, scratch.marks, out.by_theta[i]
+    )
+    n = _listed(scratch, window, model.frame.columns)
+    out.lengths[i] = length(scratch.values[:n])  # zeros between them would change no bit
     return n
 
 
@@ -112,91 +122,77 @@ def _add_theta(weight, by_theta, window, total):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def add_clipped(
-    first, users, step, offsets, user, bs, gain, frame, terrain, theta, windows, clip,
-    losses, by_theta, lengths, total,
-):  # fmt: skip
+def add_clipped(first, step, links, model, windows, clip, out, total):
     """Total += Σ J_i (∂F_i/∂h · min(1, C/‖∂F_i/∂h‖), ∂F_i/∂θ) over every ``step``-th user."""
-    scratch, buffers = _scratch(len(terrain[0])), gradient_buffers(frame)
-    cells, values = scratch[3], scratch[4]
-    for i in range(first, users, step):
-        n = _gathered(
-            i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
-            losses, by_theta, lengths,
-        )  # fmt: skip
-        weight, factor = float(offsets[i + 1] - offsets[i]), clip / max(lengths[i], clip)
+    scratch, walk = _scratch(len(model.terrain.raised)), walk_room(model.frame)
+    cells, values = scratch.cells, scratch.values
+    for i in range(first, len(windows), step):
+        n = _gathered(i, links, model, windows[i], walk, scratch, out)
+        weight = float(links.offsets[i + 1] - links.offsets[i])
+        factor = clip / max(out.lengths[i], clip)
         for at in range(n):
             total[cells[at]] += weight * (factor * values[at])
-        _add_theta(weight, by_theta[i], windows[i], total)
+        _add_theta(weight, out.by_theta[i], windows[i], total)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def add_noisy(
-    first, users, step, offsets, user, bs, gain, frame, terrain, theta, windows, clip,
-    shape, places, least, seeds, losses, by_theta, lengths, total,
-):  # fmt: skip
+def add_noisy(first, step, links, model, windows, clip, least, shape, noise, out, total):
     """The same with noise on each user's gradient of h: a row that is added while it is in cache.
 
-    ``shape`` = (budget, κ, x, y) says how much noise and where, κ = 0 that it is alike in every
-    cell; no energy that it is measured by is below ``least``². One window: the map.
+    No energy that the noise is measured by is below ``least``². One window: the map.
     """
-    budget, kappa, x, y = shape
-    scratch, buffers = _scratch(len(terrain[0])), gradient_buffers(frame)
-    upload, cells, values = np.zeros(len(scratch[0])), scratch[3], scratch[4]
-    room, variances = aligned_room(x, y), np.empty(len(upload))
-    for i in range(first, users, step):
-        n = _gathered(
-            i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
-            losses, by_theta, lengths,
-        )  # fmt: skip
-        if not math.isfinite(lengths[i]):
+    scratch, walk = _scratch(len(model.terrain.raised)), walk_room(model.frame)
+    upload, cells, values = np.zeros(len(scratch.row)), scratch.cells, scratch.values
+    room, variances = allocation_room(shape.axes), np.empty(len(upload))
+    for i in range(first, len(windows), step):
+        n = _gathered(i, links, model, windows[i], walk, scratch, out)
+        if not math.isfinite(out.lengths[i]):
             continue  # the caller refuses it
-        factor = clip / max(lengths[i], clip)
-        energy = max(min(lengths[i], clip), least) ** 2
+        factor = clip / max(out.lengths[i], clip)
+        energy = max(min(out.lengths[i], clip), least) ** 2
         upload[:] = 0.0
         for at in range(n):
             values[at] *= factor
             upload[cells[at]] = values[at]
-        if kappa > 0.0:
-            allocate(
-                cells, values, n, places[i, 0], places[i, 1], x, y, budget, kappa, energy,
-                room, variances,
-            )  # fmt: skip
+        if shape.kappa > 0.0:
+            own = cells[:n], values[:n]
+            allocate(*own, noise.positions[i], shape, energy, room, variances)
         else:
-            variances[:] = budget * energy / len(upload)
-        add_normals(seeds[i], upload, variances)
-        weight = float(offsets[i + 1] - offsets[i])
+            variances[:] = shape.budget * energy / len(upload)
+        add_normals(noise.seeds[i], upload, variances)
+        weight = float(links.offsets[i + 1] - links.offsets[i])
         add_weighted(upload, weight, total)
-        _add_theta(weight, by_theta[i], windows[i], total)
+        _add_theta(weight, out.by_theta[i], windows[i], total)
+
+
+@njit(nogil=True)
+def _rounded(i, n, values, norm, rounding):
+    """The n values of user i, clipped and on the lattice, in place."""
+    scale = rounding.scale * (rounding.clip / max(norm, rounding.clip))
+    on_lattice(values, n, scale, rounding.limits[i], rounding.seeds[i])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def add_on_lattice(
-    first, users, step, offsets, user, bs, gain, frame, terrain, theta, windows, clip, scale,
-    limits, seeds, takes_part, losses, by_theta, lengths, total,
-):  # fmt: skip
+def add_on_lattice(first, step, links, model, windows, rounding, takes_part, out, total):
     """Whole numbers, of h alone: each user counts once, if at all, clipped and rounded."""
-    scratch, buffers = _scratch(len(terrain[0])), gradient_buffers(frame)
-    cells, values = scratch[3], scratch[4]
-    for i in range(first, users, step):
-        n = _gathered(
-            i, offsets, user, bs, gain, frame, terrain, theta, windows, scratch, buffers,
-            losses, by_theta, lengths,
-        )  # fmt: skip
+    scratch, walk = _scratch(len(model.terrain.raised)), walk_room(model.frame)
+    cells, values = scratch.cells, scratch.values
+    for i in range(first, len(windows), step):
+        n = _gathered(i, links, model, windows[i], walk, scratch, out)
         if not takes_part[i]:
             continue
-        on_lattice(values, n, scale * (clip / max(lengths[i], clip)), limits[i], seeds[i])
+        _rounded(i, n, values, out.lengths[i], rounding)
         for at in range(n):
             total[cells[at]] += np.int64(values[at])
 
 
 @njit(nogil=True, cache=True)
-def rows_on_lattice(start, stop, rows, lengths, clip, scale, limit, seeds, out):
+def rows_on_lattice(start, stop, rows, lengths, rounding, out):
     """What `add_on_lattice` adds for each of some dense rows, to the last bit."""
     cells, values = np.empty(rows.shape[1], np.int64), np.empty(rows.shape[1])
     for i in range(start, stop):
         n = listed(rows[i], cells, values)
-        on_lattice(values, n, scale * (clip / max(lengths[i], clip)), limit, seeds[i])
+        _rounded(i, n, values, lengths[i], rounding)
         out[i, : rows.shape[1]] = 0
         for at in range(n):
             out[i, cells[at]] = np.int64(values[at])

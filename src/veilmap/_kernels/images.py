@@ -3,7 +3,8 @@
 import math
 
 import numpy as np
-from numba import njit
+
+from veilmap._kernels.compiling import njit
 
 
 @njit(nogil=True, cache=True)

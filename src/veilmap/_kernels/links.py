@@ -1,7 +1,5 @@
 """Loops over links and the cells under them: crossings, line of sight, gradients.
 
-Two tuples travel together: ``frame`` = (x0, y0, cells per metre, rows, columns) places the
-grid, ``terrain`` = (raised, top, datum, sharpness) is the map as `_blockage` needs it.
 Positions are in cells from the grid's corner, heights in metres. A link is walked by its
 parameter t, 0 at its lower end and 1 at its higher end: low obstacles near a user decide
 first, and a walk may stop early. The walk counts t in ticks, whole numbers: comparing and
@@ -9,9 +7,12 @@ adding them takes a third of the time that floats take, and adding never rounds.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from veilmap._kernels.arguments import Floats, Ints
+from veilmap._kernels.compiling import njit
 
 # A chord shorter than this many cells only touches the cell. It also absorbs the rounding
 # that makes a link through a corner graze one of the two cells beside it.
@@ -38,6 +39,54 @@ GROUP = 8
 NEAREST = 1.0
 
 
+class Segment(NamedTuple):
+    """A link from its lower end a to its higher end b; x and y in cells, z in metres."""
+
+    ax: float
+    ay: float
+    az: float
+    bx: float
+    by: float
+    bz: float
+
+
+class WalkStart(NamedTuple):
+    """Where a walk begins and how it goes on; all t in ticks.
+
+    t_in and t_out of the part over the grid (t_in > t_out: none), the first cell, t of the next
+    vertical and horizontal grid line, t between such lines, the change of cell number at each,
+    and the chord that counts as a mere touch.
+    """
+
+    t_in: int
+    t_out: int
+    cell: int
+    t_x: int
+    t_y: int
+    every_x: int
+    every_y: int
+    step_x: int
+    step_y: int
+    touch: int
+
+
+class Chords(NamedTuple):
+    """Room for a walk: cells, and t where the link enters and leaves each."""
+
+    cells: Ints
+    enters: Floats
+    leaves: Floats
+
+
+class Walk(NamedTuple):
+    """Room for `_blockage`: cells, their e, and pairs of factors between grid lines."""
+
+    cells: Ints
+    e: Floats
+    factors_x: Floats
+    factors_y: Floats
+
+
 @njit(inline="always")
 def _in_cells(metres, corner, per_metre, count):
     """A coordinate in cells; rounding must not push the grid's own edge off the grid."""
@@ -48,7 +97,7 @@ def _in_cells(metres, corner, per_metre, count):
 
 
 @njit(inline="always")
-def _ends(user, bs, frame):
+def _segment(user, bs, frame):
     """The link's lower end first (ties: west, then south), so both directions agree."""
     x0, y0, per_metre, rows, columns = frame
     ax, ay = _in_cells(user[0], x0, per_metre, columns), _in_cells(user[1], y0, per_metre, rows)
@@ -56,19 +105,15 @@ def _ends(user, bs, frame):
     az, bz = user[2], bs[2]
     swap = az > bz or (az == bz and (ax > bx or (ax == bx and ay > by)))
     if swap:
-        return bx, by, bz, ax, ay, az
-    return ax, ay, az, bx, by, bz
+        return Segment(bx, by, bz, ax, ay, az)
+    return Segment(ax, ay, az, bx, by, bz)
 
 
 @njit(inline="always")
-def _enter(ax, ay, bx, by, frame):
-    """Where the walk over the grid starts, and how it goes on.
-
-    Returns t_in and t_out of the part over the grid (t_in > t_out: none), the first cell,
-    t of the next vertical and horizontal grid line, t between such lines, the change of
-    cell number at each, and the chord that counts as a mere touch; all t in ticks.
-    """
-    _, _, _, rows, columns = frame
+def _enter(link, frame):
+    """Where the walk over the grid starts, and how it goes on."""
+    rows, columns = frame.rows, frame.columns
+    ax, ay, bx, by = link.ax, link.ay, link.bx, link.by
     dx, dy = bx - ax, by - ay
     t_in, t_out = 0.0, 1.0
     t_x, t_y, every_x, every_y = _BEYOND, _BEYOND, _BEYOND, _BEYOND
@@ -104,7 +149,7 @@ def _enter(ax, ay, bx, by, frame):
         ahead = row + 1 if dy > 0.0 else row
         t_y, every_y = min((ahead - ay) * per_dy, _BEYOND), min(abs(per_dy), _BEYOND)
         step_y = columns if dy > 0.0 else -columns
-    return (
+    return WalkStart(
         int(t_in * TICKS), int(t_out * TICKS), row * columns + column,
         int(t_x * TICKS), int(t_y * TICKS), int(every_x * TICKS), int(every_y * TICKS),
         step_x, step_y, int(touch * TICKS),
@@ -112,77 +157,86 @@ def _enter(ax, ay, bx, by, frame):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _walk(ax, ay, bx, by, frame, cells, enters, leaves):
+def _walk(link, frame, chords):
     """List the cells under one link with t where it enters and leaves each; their number."""
-    t, t_out, cell, t_x, t_y, every_x, every_y, step_x, step_y, touch = _enter(
-        ax, ay, bx, by, frame
-    )
+    cells, enters, leaves = chords
+    start = _enter(link, frame)
+    t, t_out, cell, t_x, t_y = start.t_in, start.t_out, start.cell, start.t_x, start.t_y
     n = 0
     while t < t_out:
         along_x = t_x <= t_y
         t_next = min(t_x if along_x else t_y, t_out)
-        if t_next - t > touch:
+        if t_next - t > start.touch:
             cells[n], enters[n], leaves[n] = cell, t / TICKS, t_next / TICKS
             n += 1
             t = t_next  # a touched cell's sliver goes to the next chord
         elif t_next == t_out:
             break
         if along_x:
-            cell, t_x = cell + step_x, t_x + every_x
+            cell, t_x = cell + start.step_x, t_x + start.every_x
         else:
-            cell, t_y = cell + step_y, t_y + every_y
+            cell, t_y = cell + start.step_y, t_y + start.every_y
     return n
 
 
 @njit(nogil=True, cache=True)
-def _buffers(frame):
+def _chords(frame):
     """Room for the longest possible walk."""
-    _, _, _, rows, columns = frame
-    most = rows + columns + 2
-    return np.empty(most, np.int64), np.empty(most), np.empty(most)
+    most = frame.rows + frame.columns + 2
+    return Chords(np.empty(most, np.int64), np.empty(most), np.empty(most))
 
 
 @njit(nogil=True, cache=True)
-def count_cells(user, bs, frame, counts):
+def walk_room(frame):
+    """What one walk after the other writes into."""
+    cells, e, _ = _chords(frame)
+    return Walk(cells, e, np.ones(2), np.ones(2))
+
+
+@njit(nogil=True, cache=True)
+def count_cells(ends, frame, counts):
     """Number of cells under each link."""
-    cells, enters, leaves = _buffers(frame)
-    for j in range(len(user)):
-        ax, ay, _, bx, by, _ = _ends(user[j], bs[j], frame)
-        counts[j] = _walk(ax, ay, bx, by, frame, cells, enters, leaves)
+    chords = _chords(frame)
+    for j in range(len(ends.user)):
+        counts[j] = _walk(_segment(ends.user[j], ends.bs[j], frame), frame, chords)
 
 
 @njit(nogil=True, cache=True)
-def list_cells(user, bs, frame, offsets, cells, chords, heights):
+def list_cells(ends, frame, out):
     """Cell, chord (m) and link height (m) of every crossing of every link."""
-    _, enters, leaves = _buffers(frame)
-    for j in range(len(user)):
-        ax, ay, az, bx, by, bz = _ends(user[j], bs[j], frame)
-        first = offsets[j]
-        n = _walk(ax, ay, bx, by, frame, cells[first : offsets[j + 1]], enters, leaves)
-        length = math.hypot(bx - ax, by - ay) / frame[2]
+    _, enters, leaves = _chords(frame)
+    for j in range(len(ends.user)):
+        link = _segment(ends.user[j], ends.bs[j], frame)
+        first, last = out.offsets[j], out.offsets[j + 1]
+        n = _walk(link, frame, Chords(out.cells[first:last], enters, leaves))
+        length = math.hypot(link.bx - link.ax, link.by - link.ay) / frame.per_metre
         for m in range(n):
-            chords[first + m] = (leaves[m] - enters[m]) * length
-            heights[first + m] = az + 0.5 * (enters[m] + leaves[m]) * (bz - az)
+            out.chords[first + m] = (leaves[m] - enters[m]) * length
+            out.heights[first + m] = _height(link, enters[m], leaves[m])
+
+
+@njit(inline="always")
+def _height(link, enters, leaves):
+    """z_m of a link (m), at the middle of its chord over a cell."""
+    return link.az + 0.5 * (enters + leaves) * (link.bz - link.az)
 
 
 @njit(nogil=True, cache=True)
-def clear_of_obstacles(start, stop, user, bs, frame, heights, clear):
+def clear_of_obstacles(start, stop, ends, frame, heights, clear):
     """The segmented model's condition: h_m < z_m for every cell under the link."""
-    cells, enters, leaves = _buffers(frame)
+    chords = _chords(frame)
     for j in range(start, stop):
-        ax, ay, az, bx, by, bz = _ends(user[j], bs[j], frame)
-        n = _walk(ax, ay, bx, by, frame, cells, enters, leaves)
+        link = _segment(ends.user[j], ends.bs[j], frame)
+        n = _walk(link, frame, chords)
         clear[j] = True
         for m in range(n):
-            if heights[cells[m]] >= az + 0.5 * (enters[m] + leaves[m]) * (bz - az):
+            if heights[chords.cells[m]] >= _height(link, chords.enters[m], chords.leaves[m]):
                 clear[j] = False
                 break
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _blockage(
-    ax, ay, az, bx, by, bz, frame, terrain, cells, e, factors_x, factors_y, blocked=BLOCKED
-):
+def _blockage(link, frame, terrain, walk, blocked=BLOCKED):
     """Π (1 + e_m) = 1/S over the cells under a link, with e_m = exp(sharpness (h_m − z_m)).
 
     No exponential per cell: ``raised`` holds exp(sharpness (h_m − datum)) for the map, and
@@ -192,14 +246,14 @@ def _blockage(
     f are two geometric ones.
 
     The walk ends where S is 0 (more than ``blocked``) or where the link is above ``top``, the
-    height that no obstacle comes near. Cells with e > CLEAR are left in ``cells``, ``e``.
+    height that no obstacle comes near. Cells with e > CLEAR are left in ``walk``.
 
     Returns the product and how many cells were kept.
     """
     raised, top, datum, sharpness = terrain
-    t, t_out, cell, t_x, t_y, every_x, every_y, step_x, step_y, touch = _enter(
-        ax, ay, bx, by, frame
-    )
+    cells, e, factors_x, factors_y = walk
+    az, bz = link.az, link.bz
+    t, t_out, cell, t_x, t_y, every_x, every_y, step_x, step_y, touch = _enter(link, frame)
     low, rise = -0.5 * sharpness * (az - datum), -0.5 * sharpness * (bz - az) / TICKS
     f_enter, f_out = math.exp(low + rise * t), math.exp(low + rise * t_out)
     f_x, ratio_x = math.exp(low + rise * t_x), math.exp(rise * every_x)
@@ -245,40 +299,42 @@ def _log_distance(user, bs):
 
 
 @njit(nogil=True, cache=True)
-def los_weights(start, stop, user, bs, frame, terrain, out):
+def los_weights(start, stop, ends, model, out):
     """S of links start … stop."""
-    cells, e, _ = _buffers(frame)
-    ones_x, ones_y = np.ones(2), np.ones(2)
+    users, stations = ends
+    frame, terrain, _ = model
+    walk = walk_room(frame)
     for j in range(start, stop):
-        ax, ay, az, bx, by, bz = _ends(user[j], bs[j], frame)
-        product, _ = _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y)
+        product, _ = _blockage(_segment(users[j], stations[j], frame), frame, terrain, walk)
         out[j] = 1.0 / product if product < BLOCKED else 0.0
 
 
 @njit(nogil=True, error_model="numpy")
-def add_gradient(first, last, user, bs, gain, frame, terrain, theta, row, marks, buffers, by_theta):
+def add_gradient(first, last, links, model, walk, row, marks, by_theta):
     """One user's F_i; ∂F_i/∂h is added to ``row``, ∂F_i/∂θ is left in ``by_theta``.
 
     ∂F_i/∂h_m = 2/J_i Σ_j Γ_j D_jm with Γ = (y − γ)(γ_NLOS − γ_LOS) and
     D_jm = ∂S/∂h_m = −sharpness · S · e_m/(1 + e_m), which is never positive. ``marks``, unless
     it is empty, gets a 1 for each group of GROUP cells that is added to.
     """
-    sharpness = terrain[3]
-    cells, e, ones_x, ones_y = buffers
+    # Taken out of their groups here: in the loop it would cost a tenth of the time.
+    _, users, stations, gains = links
+    frame, terrain, laws = model
+    theta, sharpness = laws.theta, terrain.sharpness
+    cells, e = walk.cells, walk.e
     marking = len(marks) > 0
-    links = last - first
+    count = last - first
     loss = 0.0
     los_0 = los_1 = nlos_0 = nlos_1 = 0.0
     for j in range(first, last):
-        ax, ay, az, bx, by, bz = _ends(user[j], bs[j], frame)
-        product, n = _blockage(ax, ay, az, bx, by, bz, frame, terrain, cells, e, ones_x, ones_y)
+        product, n = _blockage(_segment(users[j], stations[j], frame), frame, terrain, walk)
         s = 1.0 / product if product < BLOCKED else 0.0
-        log_d = _log_distance(user[j], bs[j])
+        log_d = _log_distance(users[j], stations[j])
         los = theta[0] + theta[1] * log_d
         nlos = theta[2] + theta[3] * log_d
-        residual = gain[j] - (nlos + (los - nlos) * s)  # y − γ
+        residual = gains[j] - (nlos + (los - nlos) * s)  # y − γ
         loss += residual * residual
-        slope = -2.0 * residual / links  # ∂F_i/∂γ
+        slope = -2.0 * residual / count  # ∂F_i/∂γ
         los_0 += slope * s
         los_1 += slope * s * log_d
         nlos_0 += slope * (1.0 - s)
@@ -293,25 +349,17 @@ def add_gradient(first, last, user, bs, gain, frame, terrain, theta, row, marks,
                 for m in range(n):
                     marks[cells[m] // GROUP] = 1
     by_theta[0], by_theta[1], by_theta[2], by_theta[3] = los_0, los_1, nlos_0, nlos_1
-    return loss / links
-
-
-@njit(nogil=True)
-def gradient_buffers(frame):
-    """What `add_gradient` works in."""
-    cells, e, _ = _buffers(frame)
-    return cells, e, np.ones(2), np.ones(2)
+    return loss / count
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def user_gradients(
-    start, stop, offsets, user, bs, gain, frame, terrain, theta, losses, by_heights, by_theta
-):
+def user_gradients(start, stop, links, model, out):
     """F_i, ∂F_i/∂h and ∂F_i/∂θ of users start … stop in one pass over their links."""
-    buffers, no_marks = gradient_buffers(frame), np.empty(0, np.uint8)
+    walk, no_marks = walk_room(model.frame), np.empty(0, np.uint8)
     for i in range(start, stop):
-        by_heights[i, :] = 0.0  # here and not before, so that it is in cache when it is added to
-        losses[i] = add_gradient(
-            offsets[i], offsets[i + 1], user, bs, gain, frame, terrain, theta,
-            by_heights[i], no_marks, buffers, by_theta[i],
-        )  # fmt: skip
+        row = out.by_heights[i]
+        row[:] = 0.0  # here and not before, so that it is in cache when it is added to
+        first, last = links.offsets[i], links.offsets[i + 1]
+        out.losses[i] = add_gradient(
+            first, last, links, model, walk, row, no_marks, out.by_theta[i]
+        )

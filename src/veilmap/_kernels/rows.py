@@ -2,7 +2,7 @@
 
 import math
 
-from numba import njit
+from veilmap._kernels.compiling import njit
 
 
 @njit(nogil=True, cache=True)

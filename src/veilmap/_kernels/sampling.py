@@ -3,7 +3,8 @@
 import math
 
 import numpy as np
-from numba import njit
+
+from veilmap._kernels.compiling import njit
 
 _WARM_UP = 12  # words that SFC64's author throws away after seeding
 
@@ -108,13 +109,13 @@ def fill_words(seed, out):
 
 
 @njit(nogil=True, cache=True)
-def add_from_table(words, spare, high, low, guide, shift, first, total):
-    """Total += first + the least k with word < table[k], a 128-bit table in two halves.
+def add_from_table(words, spare, table, total):
+    """Total += first + the least k with word < table[k]; how many spare words were needed.
 
     A word is the upper half of the random number. Only if it equals an entry's upper half
-    does the lower half matter; then it is taken from ``spare``. ``guide`` holds where to
-    begin for the word's leading bits. Returns how many spare words were needed.
+    does the lower half matter; then it is taken from ``spare``.
     """
+    high, low, guide, shift, first = table
     used = 0
     for i in range(len(total)):
         word = words[i]

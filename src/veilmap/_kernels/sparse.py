@@ -1,7 +1,8 @@
 """The few large entries of dense rows, as compressed sparse rows hold them."""
 
 import numpy as np
-from numba import njit
+
+from veilmap._kernels.compiling import njit
 
 
 @njit(nogil=True, cache=True)
@@ -26,20 +27,21 @@ def count_large(start, stop, rows, share, counts):
 
 
 @njit(nogil=True, cache=True)
-def take_large(start, stop, rows, share, offsets, columns, values):
-    """Those entries and their columns, row after row from ``offsets`` on."""
+def take_large(start, stop, rows, share, out):
+    """Those entries and their columns, row after row where their offsets say."""
     for i in range(start, stop):
         least = _least(rows[i], share)
-        at = offsets[i]
+        at = out.offsets[i]
         for column in range(rows.shape[1]):
             if abs(rows[i, column]) > least:
-                columns[at], values[at] = column, rows[i, column]
+                out.columns[at], out.values[at] = column, rows[i, column]
                 at += 1
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def products(start, stop, offsets, columns, values, rows, out):
+def products(start, stop, sparse, rows, out):
     """Products of dense rows with some of the sparse ones, out[i, k] = Σ_m rows[i, m] s[k, m]."""
+    offsets, columns, values = sparse
     for k in range(start, stop):
         for i in range(len(rows)):
             total = np.float32(0.0)

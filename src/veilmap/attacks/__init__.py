@@ -1,27 +1,15 @@
 """What a curious server could do with what it sees: one file an attack."""
 
-from veilmap.attacks.base import Attack, Estimates, Placed
+from veilmap.attacks.base import Attack, Estimates, Placed, Posterior
 from veilmap.attacks.centroid import WeightedCentroid
 from veilmap.attacks.differencing import Differencing
 from veilmap.attacks.gradient_inversion import GradientInversion
 from veilmap.attacks.matched_filter import MatchedFilter
 from veilmap.attacks.plane_inversion import PlaneInversion
 from veilmap.attacks.plane_subtraction import PlaneSubtraction
-from veilmap.attacks.posterior import Posterior
 from veilmap.attacks.prior import PriorOnly
 
-ATTACKS: dict[str, type[Attack]] = {
-    "prior": PriorOnly,
-    "centroid": WeightedCentroid,
-    "plane-inversion": PlaneInversion,
-    "plane-subtraction": PlaneSubtraction,
-    "matched-filter": MatchedFilter,
-    "gradient-inversion": GradientInversion,
-    "differencing": Differencing,
-}
-
 __all__ = [
-    "ATTACKS",
     "Attack",
     "Differencing",
     "Estimates",

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilmap.attacks.base import PointAttack
-from veilmap.errors import VeilmapError
+from veilmap._util.arrays import Array
+from veilmap.attacks.base import PointAttack, Values
+from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import Transcript
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 
 _USERS_PER_BLOCK = 16  # what is made of so many uploads stays in the processor's cache
 
@@ -27,31 +27,29 @@ class WeightedCentroid(PointAttack):
 
     def __post_init__(self) -> None:
         if not self.power > 0:
-            raise VeilmapError(f"power must be greater than 0, not {self.power:g}")
+            raise ConfigurationError(f"power must be above 0, not {self.power:g}", "power")
 
     @property
     def name(self) -> str:
         """For tables."""
         return "centroid ν = ∞" if self.power == float("inf") else f"centroid ν = {self.power:g}"
 
-    def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
+    def positions(self, uploads: Array, transcript: Transcript) -> Values:
         """Estimates (n, 2) in metres for uploads (n, M); the middle of the map for zeros."""
-        blocks = range(0, max(1, len(uploads)), _USERS_PER_BLOCK)
-        return np.vstack(
-            [self._centres(uploads[i : i + _USERS_PER_BLOCK], transcript.grid) for i in blocks]
-        )
+        starts = range(0, max(1, len(uploads)), _USERS_PER_BLOCK)
+        blocks = (uploads[start : start + _USERS_PER_BLOCK] for start in starts)
+        return np.vstack([centroids(self._weights(block), transcript.grid) for block in blocks])
 
-    def _centres(self, uploads: NDArray, grid: Grid) -> NDArray[np.float64]:
+    def _weights(self, uploads: Array) -> Values:
+        """What each cell counts, (n, M)."""
         size = np.abs(uploads.astype(np.float64))
         largest = size.max(axis=1, keepdims=True)
         if self.power == float("inf"):
-            weights = (size == largest).astype(np.float64)
-        else:
-            weights = _raised(size / np.where(largest > 0, largest, 1), self.power)
-        return centroids(weights, grid)
+            return (size == largest).astype(np.float64)
+        return _raised(size / np.where(largest > 0, largest, 1), self.power)
 
 
-def _raised(values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
+def _raised(values: Values, power: float) -> Values:
     """Values to a power; a whole one by squaring, which is several times faster."""
     if power != int(power) or power > 64:
         return values**power
@@ -64,7 +62,7 @@ def _raised(values: NDArray[np.float64], power: float) -> NDArray[np.float64]:
     return result
 
 
-def centroids(weights: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
+def centroids(weights: Values, grid: Grid) -> Values:
     """Centres of mass (n, 2) in metres of weights (n, M); the middle of the map for zeros."""
     total = weights.sum(axis=1, keepdims=True)
     weights = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / grid.cells)

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilmap import _checks
-from veilmap.attacks.base import Attack, Estimates, Placed, When
+from veilmap._util import checks
+from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, Values, When
 from veilmap.attacks.candidates import Candidates
-from veilmap.attacks.posterior import Posterior
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenSum, Transcript
+from veilmap.geometry.grid import Grid
 
 _RIDGE = 0.3  # of the rounds' mean difference: combinations that barely differ count little
 _FAINT = 0.01  # of the clip: a template with a smaller norm says nothing
@@ -45,41 +44,39 @@ class Differencing(Attack):
     name = "differencing"
 
     def __post_init__(self) -> None:
-        _checks.number("altitude", self.altitude)
-        _checks.number("confidence", self.confidence, above=0)
+        checks.number("altitude", self.altitude)
+        checks.number("confidence", self.confidence, above=0)
 
     def locate(self, transcript: Transcript, candidates: Candidates | None = None) -> Estimates:
         """Mean places: from each round's crowd, and from all rounds compared."""
         self.check(transcript)
         rounds = cast("dict[int, SeenSum]", dict(sorted(transcript.rounds.items())))
         candidates = candidates or Candidates.of(transcript, self.altitude)
-        clip = float(transcript.mechanism["clip"])
+        clip = transcript.mechanism.clip
         matches = {n: _matches(seen, candidates, clip) for n, seen in rounds.items()}
-        posteriors: dict[When, Posterior] = {
-            n: self._posterior(transcript, candidates, [rounds[n]], [matches[n]]) for n in rounds
-        }
-        if len(rounds) == 1:
-            posteriors["all"] = next(iter(posteriors.values()))
-        else:
-            posteriors["all"] = self._posterior(
-                transcript, candidates, list(rounds.values()), list(matches.values())
+        groups: dict[When, list[int]] = {n: [n] for n in rounds} | {"all": list(rounds)}
+        posteriors = {
+            when: self._posterior(
+                transcript, candidates.grid, [rounds[n] for n in own], [matches[n] for n in own]
             )
+            for when, own in groups.items()
+        }
         placed = {when: Placed(each.clients, each.means()) for when, each in posteriors.items()}
         return Estimates(self.name, placed, posteriors)
 
     def _posterior(
         self,
         transcript: Transcript,
-        candidates: Candidates,
+        grid: Grid,
         rounds: Sequence[SeenSum],
-        matches: Sequence["_Matches"],
+        matches: Sequence[tuple[Values, Values]],
     ) -> Posterior:
         """Crowd as the prior, own match as the evidence."""
         everybody = list(dict.fromkeys(client for seen in rounds for client in seen.clients))
         taking_part = _taking_part(rounds, everybody)
         clients = transcript.wanted(rounds)
-        seen = np.array([match.of_sum for match in matches])  # (R, K)
-        own = np.array([match.own for match in matches]).mean(axis=0)  # (K,)
+        seen, expected = (np.array(match) for match in zip(*matches, strict=True))  # (R, K)
+        own = expected.mean(axis=0)
         # Users who took part in the same rounds cannot be told apart: one row for all of them.
         own_rounds = _taking_part(rounds, clients)
         patterns, pattern_of = np.unique(own_rounds, axis=1, return_inverse=True)
@@ -87,12 +84,10 @@ class Differencing(Attack):
         crowd = seen.sum(axis=0) / taking_part.sum()  # a user's mean match
         prior = np.log(np.maximum(crowd, 0) + _EMPTY * np.abs(crowd).mean() + 1e-300)
         evidence = prior + self.confidence * _log_ratio(found, resolved, own)
-        return Posterior(candidates.grid, clients, evidence[pattern_of].astype(np.float32))
+        return Posterior(grid, clients, evidence[pattern_of].astype(np.float32))
 
 
-def _unmixed(
-    taking_part: NDArray[np.float64], patterns: NDArray[np.float64], seen: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _unmixed(taking_part: Values, patterns: Values, seen: Values) -> tuple[Values, Values]:
     """Each pattern's own match (·, K), and how much of it the equations can show (·,).
 
     Solves seen = taking_part · own for the part of it that differs between rounds, with a
@@ -107,32 +102,24 @@ def _unmixed(
     return found, np.einsum("pr,rp->p", mixing, own_rounds)
 
 
-@dataclass(frozen=True)
-class _Matches:
-    """How well one round's sum matches every place, and how well one user there should."""
+def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> tuple[Values, Values]:
+    """How well one round's sum matches every place, and how well one user there should, (K,).
 
-    of_sum: NDArray[np.float64]
-    own: NDArray[np.float64]
-
-
-def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Matches:
-    """In units of what one user's match is on average, so that rounds can be compared."""
-    of_sum = np.zeros(candidates.grid.cells)
-    own = np.zeros(candidates.grid.cells)
-    total = (seen.heights * len(seen.clients)).astype(np.float32)
+    In units of what one user's match is on average, so that rounds can be compared.
+    """
+    of_sum, own = np.zeros((2, candidates.grid.cells))
+    total = (seen.height_gradient * len(seen.clients)).astype(np.float32)
     for templates in candidates.templates(seen.broadcast.radio_map):
         norm = np.sqrt(templates.products[:, 0].sum(axis=1))
         speaks = norm > _FAINT * clip
-        match = templates.along_expected(total[None])[0] / np.where(speaks, norm, 1)
+        match = templates.along(templates.expected, total[None])[0] / np.where(speaks, norm, 1)
         of_sum[templates.own] = np.where(speaks, match, 0)
         own[templates.own] = np.where(speaks, _MATCH * np.minimum(norm, clip), 0)
     unit = np.sqrt(np.mean(own**2)) + 1e-30
-    return _Matches(of_sum / unit, own / unit)
+    return of_sum / unit, own / unit
 
 
-def _log_ratio(
-    found: NDArray[np.float64], resolved: NDArray[np.float64], own: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _log_ratio(found: Values, resolved: Values, own: Values) -> Values:
     """Log-likelihood of "the user is here" against "elsewhere", (·, K).
 
     A user at a place adds resolved · own to the match found there; what other users and
@@ -145,7 +132,7 @@ def _log_ratio(
     return signal * (found / scatter) - 0.5 * signal**2
 
 
-def _taking_part(rounds: Sequence[SeenSum], clients: Sequence[ClientId]) -> NDArray[np.float64]:
+def _taking_part(rounds: Sequence[SeenSum], clients: Sequence[ClientId]) -> Values:
     """1 where a user was in a round's sum, (R, N)."""
     sets = [set(seen.clients) for seen in rounds]
     return np.array([[client in present for client in clients] for present in sets], np.float64)

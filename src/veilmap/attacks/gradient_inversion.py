@@ -6,16 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
 from veilmap._kernels import candidates as kernels
-from veilmap._threads import even_parts, run_parts
-from veilmap.attacks.base import Attack, Estimates, Placed, When
+from veilmap._kernels.arguments import Sites, Uploads
+from veilmap._util import checks
+from veilmap._util.threads import even_parts, run_parts
+from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, Values, When
 from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.matched_filter import MatchedFilter
-from veilmap.attacks.planes import noise_variances
-from veilmap.attacks.posterior import Posterior
+from veilmap.attacks.plane_subtraction import noise_variances
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
+from veilmap.model.radio_map import RadioMap
 
 # Four ways to step on the ground, in turns: along the axes, then between them.
 _STEPS = np.array(
@@ -61,25 +62,39 @@ class GradientInversion(Attack):
 
     def __post_init__(self) -> None:
         for name in ("starts", "steps", "cells"):
-            _checks.whole(name, getattr(self, name), least=1)
+            checks.whole(name, getattr(self, name), least=1)
         for name in ("residual_db", "floor"):
-            _checks.number(name, getattr(self, name), above=0)
+            checks.number(name, getattr(self, name), above=0)
 
     def locate(self, transcript: Transcript, starts: Estimates | None = None) -> Estimates:
         """Places of greatest likelihood; ``starts`` saves a `MatchedFilter` run anew."""
         rounds = self.uploads(transcript)
         starts = starts or MatchedFilter(altitude=self.altitude).locate(transcript)
         candidates = starts.candidates or Candidates.of(transcript, self.altitude)
-        clip = float(transcript.mechanism["clip"])
-        views = {n: _View.of(seen, candidates, clip, self) for n, seen in rounds.items()}
+        clip = transcript.mechanism.clip
+        views = {n: self._view(seen, candidates, clip) for n, seen in rounds.items()}
         placed: dict[When, Placed] = {
             number: self._climb([view], starts.posteriors[number]) for number, view in views.items()
         }
-        if len(views) == 1:
-            placed["all"] = next(iter(placed.values()))
-        else:
+        if len(views) > 1:
             placed["all"] = self._climb(list(views.values()), starts.posteriors["all"])
+        else:
+            placed["all"] = next(iter(placed.values()))
         return Estimates(self.name, placed)
+
+    def locate_after(self, transcript: Transcript, earlier: Mapping[str, Estimates]) -> Estimates:
+        """`locate` from the places of greatest likelihood of a `MatchedFilter` among them."""
+        return self.locate(transcript, earlier.get(MatchedFilter.name))
+
+    def _view(self, seen: SeenRound, candidates: Candidates, clip: float) -> "_View":
+        """A round with the noise that its uploads show."""
+        broadcast, values = seen.broadcast.radio_map, seen.uploads.astype(np.float64)
+        variances = noise_variances(seen.uploads, broadcast.grid)
+        variances += self.floor * np.mean(values**2, axis=1, keepdims=True) + 1e-300
+        counts = seen.weight.astype(np.float64)
+        uploads = Uploads(values=values, variances=variances, counts=counts, clip=clip)
+        row_of = {client: row for row, client in enumerate(seen.clients)}
+        return _View(self, candidates, broadcast, row_of, uploads)
 
     def _climb(self, views: "Sequence[_View]", posterior: Posterior) -> Placed:
         """From the posterior's peaks to the best places nearby."""
@@ -103,46 +118,28 @@ class GradientInversion(Attack):
 class _View:
     """One round as the likelihood takes it."""
 
-    seen: SeenRound
-    row_of: Mapping[ClientId, int]
-    candidates: Candidates
-    uploads: NDArray[np.float64]
-    variances: NDArray[np.float64]
-    clip: float
     attack: GradientInversion
+    candidates: Candidates
+    broadcast: RadioMap
+    row_of: Mapping[ClientId, int]
+    uploads: Uploads
 
-    @classmethod
-    def of(
-        cls, seen: SeenRound, candidates: Candidates, clip: float, attack: GradientInversion
-    ) -> "_View":
-        uploads = seen.uploads.astype(np.float64)
-        energy = np.mean(uploads**2, axis=1, keepdims=True)
-        variances = noise_variances(seen.uploads, seen.broadcast.radio_map.grid)
-        variances += attack.floor * energy + 1e-300
-        row_of = {client: row for row, client in enumerate(seen.clients)}
-        return cls(seen, row_of, candidates, uploads, variances, clip, attack)
-
-    def log_evidence(
-        self, rows: NDArray[np.int64], places: NDArray[np.float64], gains: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def log_evidence(self, rows: NDArray[np.int64], places: Values, gains: Values) -> Values:
         """How well each place explains the upload of its row; 0 for users who were away."""
-        result = np.zeros(len(rows))
         there = np.flatnonzero(rows >= 0)
-        out = np.empty(len(there))
-        broadcast = self.seen.broadcast.radio_map
-        rows, places = rows[there], places[there]
-        gains = self.candidates.less_offsets(gains[there], broadcast)
-        laws = broadcast.propagation.parameters
-        counts = self.seen.links.astype(np.float64)
+        gains = self.candidates.less_offsets(gains[there], self.broadcast)
+        sites = Sites(places=places[there], stations=self.candidates.stations, gains=gains)
+        users, out = rows[there], np.empty(len(there))
 
         def part(start: int, stop: int) -> None:
             kernels.log_evidence(
-                start, stop, places, rows, self.candidates.stations, gains,
-                broadcast.grid.frame, broadcast.terrain, laws, self.uploads, self.variances,
-                counts, self.clip, self.attack.residual_db, self.attack.cells, out,
+                start=start, stop=stop, sites=sites, users=users,
+                model=self.broadcast.kernel_model, uploads=self.uploads,
+                spread=self.attack.residual_db, most_cells=self.attack.cells, out=out,
             )  # fmt: skip
 
         run_parts(part, even_parts(len(there)))
+        result = np.zeros(len(rows))
         result[there] = out
         return result
 
@@ -150,9 +147,9 @@ class _View:
 def _best(
     views: Sequence[_View],
     clients: Sequence[ClientId],
-    options: NDArray[np.float64],
-    gains: NDArray[np.float64] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    options: Values,
+    gains: Values | None = None,
+) -> tuple[Values, Values]:
     """The option (n, o, 2) of each client with the most evidence over all views, and that."""
     candidates = views[0].candidates
     places = candidates.places(options.reshape(-1, 2))
@@ -171,9 +168,7 @@ def _peaks(posterior: Posterior, count: int) -> NDArray[np.int64]:
     """The highest cells that top their neighbours, (n, count)."""
     from scipy.ndimage import maximum_filter
 
-    grid = posterior.grid
-    images = posterior.evidence.reshape(-1, *grid.shape)
+    images = posterior.evidence.reshape(-1, *posterior.grid.shape)
     peaks = np.where(maximum_filter(images, (1, 3, 3)) == images, images, -np.inf)
-    count = min(count, grid.cells)
-    flat = peaks.reshape(len(images), -1)
-    return np.argpartition(-flat, count - 1, axis=1)[:, :count]
+    count = min(count, posterior.grid.cells)
+    return np.argpartition(-peaks.reshape(len(images), -1), count - 1, axis=1)[:, :count]

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
-from veilmap.attacks.base import Attack, Estimates, Placed, When
-from veilmap.attacks.blocks import Blocks
-from veilmap.attacks.candidates import Candidates, Templates
-from veilmap.attacks.planes import noise_variances
-from veilmap.attacks.posterior import Posterior, added
+from veilmap._util import checks
+from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
+from veilmap.attacks.candidates import Candidates, Templates, block_of_cell
+from veilmap.attacks.plane_subtraction import noise_variances
 from veilmap.federation.transcript import SeenRound, Transcript
 
 _INEXACT = 1.0  # of the mean energy: what templates leave unexplained in every cell
@@ -39,8 +37,8 @@ class MatchedFilter(Attack):
     name = "matched filter"
 
     def __post_init__(self) -> None:
-        _checks.number("altitude", self.altitude)
-        _checks.number("ways_to_differ", self.ways_to_differ, above=0)
+        checks.number("altitude", self.altitude)
+        checks.number("ways_to_differ", self.ways_to_differ, above=0)
 
     def locate(self, transcript: Transcript, candidates: Candidates | None = None) -> Estimates:
         """Most probable places by round and from the evidence of all rounds, with posteriors."""
@@ -56,25 +54,35 @@ class MatchedFilter(Attack):
 
     def evidence(self, seen: SeenRound, candidates: Candidates) -> NDArray[np.float32]:
         """Log-probability of every candidate for every user, (n, K), up to constants."""
-        grid, uploads = seen.broadcast.radio_map.grid, seen.uploads
-        blocks = Blocks(grid.shape)
-        weights = self._weights(seen, blocks)  # (n, blocks)
-        weighted = uploads * blocks.spread(weights)
-        result = np.empty((len(uploads), candidates.grid.cells), dtype=np.float32)
+        block_of = block_of_cell(seen.broadcast.radio_map.grid)
+        weights = _weights(seen, block_of)
+        weighted = seen.uploads * weights[:, block_of]
+        result = np.empty((len(weighted), candidates.grid.cells), dtype=np.float32)
         ways = np.float32(self.ways_to_differ)
         for templates in candidates.templates(seen.broadcast.radio_map):
             score = _explained(templates, weights, weighted)
             result[:, templates.own] = ways * np.log1p(score / (2 * ways))
         return result
 
-    @staticmethod
-    def _weights(seen: SeenRound, blocks: Blocks) -> NDArray[np.float32]:
-        """The inverse of the noise's variance in every block, (n, blocks)."""
-        energy = np.mean(seen.uploads.astype(np.float64) ** 2, axis=1, keepdims=True)
-        variances = noise_variances(seen.uploads, seen.broadcast.radio_map.grid)
-        # Where there is little noise, templates are what is inexact.
-        variances = blocks.means(variances) + _INEXACT * energy
-        return (1 / np.maximum(variances, 1e-30)).astype(np.float32)
+
+def added(posteriors: list[Posterior]) -> Posterior:
+    """Evidence of several rounds added up; users who missed rounds have less of it."""
+    grid = posteriors[0].grid
+    clients = tuple(dict.fromkeys(client for each in posteriors for client in each.clients))
+    index = {client: i for i, client in enumerate(clients)}
+    total = np.zeros((len(clients), grid.cells), dtype=np.float32)
+    for each in posteriors:
+        total[[index[client] for client in each.clients]] += each.evidence
+    return Posterior(grid, clients, total)
+
+
+def _weights(seen: SeenRound, block_of: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The inverse of the noise's variance in every block, (n, blocks)."""
+    energy = np.mean(seen.uploads.astype(np.float64) ** 2, axis=1, keepdims=True)
+    variances = noise_variances(seen.uploads, seen.broadcast.radio_map.grid)
+    means = [np.bincount(block_of, row) / np.bincount(block_of) for row in variances]
+    # Where there is little noise, templates are what is inexact.
+    return (1 / np.maximum(np.array(means) + _INEXACT * energy, 1e-30)).astype(np.float32)
 
 
 def _explained(
@@ -88,7 +96,7 @@ def _explained(
     own_1, own_2, mixed = (weights @ templates.products[:, i].T for i in range(3))
     per_norm_1, per_norm_2 = (1 / np.sqrt(np.maximum(own, 1e-30)) for own in (own_1, own_2))
     cosine = mixed * per_norm_1 * per_norm_2
-    r_1 = templates.along_expected(weighted) * per_norm_1
-    r_2 = templates.along_shifted(weighted) * per_norm_2
+    r_1 = templates.along(templates.expected, weighted) * per_norm_1
+    r_2 = templates.along(templates.shifted, weighted) * per_norm_2
     # Two templates that point the same way count as one.
     return r_1**2 + (r_2 - cosine * r_1) ** 2 / np.maximum(1 - cosine**2, 1e-3)

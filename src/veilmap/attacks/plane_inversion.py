@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import allocation
+from veilmap._kernels.arguments import Axes
+from veilmap._util.arrays import Array
 from veilmap.attacks.base import PointAttack
 from veilmap.attacks.centroid import centroids
 from veilmap.federation.transcript import Transcript
-from veilmap.mechanisms import GeometryAligned, from_description
-from veilmap.mechanisms.aligned import unit_free
+from veilmap.privacy.mechanisms import GeometryAligned
+from veilmap.privacy.mechanisms.aligned import unit_free
 
 # Cells above this many times the mean are the gradient's own peaks, not the plane's.
 _PEAK = 30.0
@@ -27,18 +29,20 @@ class PlaneInversion(PointAttack):
 
     name = "plane inversion"
 
-    def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
+    def positions(self, uploads: Array, transcript: Transcript) -> NDArray[np.float64]:
         """Estimates (n, 2) in metres for uploads (n, M)."""
         grid = transcript.grid
         energy = uploads.astype(np.float64) ** 2
-        mechanism = from_description(transcript.mechanism)
+        mechanism = transcript.mechanism
         if not isinstance(mechanism, GeometryAligned):
             return centroids(energy, grid)
         energy[energy > _PEAK * energy.mean(axis=1, keepdims=True)] = 0
         x, y, middle = unit_free(grid, centroids(energy, grid))
         slopes = np.empty_like(middle)
         kappa = mechanism.variance_weight(grid.cells)
-        allocation.planes_with_centroids(middle, kappa, x, y, slopes)
+        allocation.planes_with_centroids(
+            centroids=middle, kappa=kappa, axes=Axes(x=x, y=y), slopes=slopes
+        )
         west, east, south, north = grid.extent
         side = max(east - west, north - south)
         centre = np.array([0.5 * (west + east), 0.5 * (south + north)])

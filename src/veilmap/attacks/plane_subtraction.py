@@ -5,10 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
+from veilmap._util import checks
+from veilmap._util.arrays import Array
 from veilmap.attacks.base import PointAttack
-from veilmap.attacks.planes import noise_variances
 from veilmap.federation.transcript import Transcript
+from veilmap.geometry.grid import Grid
+from veilmap.privacy.mechanisms.aligned import unit_free
+
+# A cell whose square is this many times the plane is signal, not noise: a normal number's
+# square exceeds 12 times its mean once in 2,000.
+_PEAK = 12.0
+_PASSES = 6
+_LEAST = 1e-3  # of the mean energy: no cell is taken to be free of noise
 
 
 @dataclass(frozen=True)
@@ -29,9 +37,9 @@ class PlaneSubtraction(PointAttack):
     name = "plane subtraction"
 
     def __post_init__(self) -> None:
-        _checks.number("smoothing", self.smoothing, least=0)
+        checks.number("smoothing", self.smoothing, least=0)
 
-    def positions(self, uploads: NDArray, transcript: Transcript) -> NDArray[np.float64]:
+    def positions(self, uploads: Array, transcript: Transcript) -> NDArray[np.float64]:
         """Estimates (n, 2) in metres for uploads (n, M)."""
         from scipy.ndimage import gaussian_filter
 
@@ -43,3 +51,27 @@ class PlaneSubtraction(PointAttack):
         left = ((squares - plane) / scatter).reshape(-1, *grid.shape)
         smooth = gaussian_filter(left, (0, self.smoothing, self.smoothing))
         return grid.centres[smooth.reshape(len(uploads), -1).argmax(axis=1)]
+
+
+def noise_variances(uploads: Array, grid: Grid) -> NDArray[np.float64]:
+    """σ² of every cell, (n, M): max{0, a·c + b} fitted to the uploads' squares.
+
+    An upload's energy is a plane over the map, plus a few peaks. Least squares over the cells
+    where the plane is positive and no peak stands out, found in a few passes. Without noise
+    what is left is tiny.
+    """
+    x, y, _ = unit_free(grid, np.zeros((1, 2)))
+    across, up = np.meshgrid(x, y)
+    basis = np.stack([np.ones(grid.cells), across.ravel(), up.ravel()])
+    products = np.einsum("im,jm->mij", basis, basis).reshape(grid.cells, 9)
+    squares = uploads.astype(np.float64) ** 2
+    least = _LEAST * squares.mean(axis=1, keepdims=True) + 1e-300
+    kept = np.ones_like(squares)
+    for _ in range(_PASSES):
+        normal = (kept @ products).reshape(-1, 3, 3)
+        # A touch of ridge: a fit that keeps cells along one line only must not fail.
+        normal += 1e-9 * np.trace(normal, axis1=1, axis2=2)[:, None, None] * np.eye(3)
+        right = (kept * squares) @ basis.T
+        plane = np.linalg.solve(normal + 1e-300 * np.eye(3), right[..., None])[..., 0] @ basis
+        kept = ((squares < _PEAK * np.maximum(plane, least)) & (plane > 0)).astype(np.float64)
+    return np.maximum(plane, least)

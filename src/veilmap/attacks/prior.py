@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks
+from veilmap._util import checks
 from veilmap.attacks.base import Attack, Estimates, Placed, When
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError
+from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import Transcript
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -34,21 +35,21 @@ class PriorOnly(Attack):
         self.check(transcript)
         guess = self.guess(transcript.grid)
         rounds = dict(sorted(transcript.rounds.items()))
-        seen_by: dict[When, tuple] = {n: transcript.wanted([seen]) for n, seen in rounds.items()}
-        seen_by["all"] = transcript.wanted(rounds.values())
-        placed = {
-            when: Placed(clients, np.tile(guess, (len(clients), 1)))
-            for when, clients in seen_by.items()
+        clients: dict[When, tuple[ClientId, ...]] = {
+            number: transcript.wanted([seen]) for number, seen in rounds.items()
         }
+        clients["all"] = transcript.wanted(rounds.values())
+        placed = {w: Placed(own, np.tile(guess, (len(own), 1))) for w, own in clients.items()}
         return Estimates(self.name, placed)
 
     def guess(self, grid: Grid) -> NDArray[np.float64]:
         """The mean of the prior, (2,), in metres."""
         if self.prior is None:
             return grid.centres.mean(axis=0)
-        weights = _checks.floats("prior", self.prior).ravel()
-        if weights.shape != (grid.cells,):
-            raise VeilmapError(f"the prior needs {grid.cells} weights, not {len(weights)}")
-        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
-            raise VeilmapError("the prior's weights must be finite, not negative, and not all 0")
+        weights = checks.floats("prior", self.prior).ravel()
+        fits = weights.shape == (grid.cells,) and np.isfinite(weights).all()
+        if not (fits and (weights >= 0).all() and weights.sum() > 0):
+            raise ConfigurationError(
+                f"prior takes {grid.cells} finite weights, none negative and not all 0", "prior"
+            )
         return weights @ grid.centres / weights.sum()

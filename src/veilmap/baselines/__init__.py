@@ -1,19 +1,18 @@
 """What people use today, and the best this model could do: yardsticks for a radio map.
 
-Each has ``fit(data)``, which returns itself, ``predict(user_xyz, bs_xyz)`` in dB, and
-``predict_links(data)``, which also knows which base station is which where several share a mast.
+Each is an `Estimator` in scikit-learn's style: ``fit(data)`` returns itself, ``get_params`` and
+``clone`` work, ``predict(user_xyz, bs_xyz)`` is in dB, and ``predict_links(data)`` also tells base
+stations apart where several share a mast.
 """
 
-from veilmap.baselines.base import Baseline
+from veilmap.baselines.base import Estimator
 from veilmap.baselines.boosting import GradientBoosting
-from veilmap.baselines.kriging import OrdinaryKriging, RegressionKriging
-from veilmap.baselines.log_distance import LogDistance
-from veilmap.baselines.neighbours import NearestNeighbours
-from veilmap.baselines.true_map import TrueMap
-from veilmap.evaluation import Predictor, mean_absolute_error
+from veilmap.baselines.interpolation import NearestNeighbours, OrdinaryKriging, RegressionKriging
+from veilmap.baselines.laws import LogDistance, TrueMap
+from veilmap.model.evaluation import Predictor, mean_absolute_error
 
 __all__ = [
-    "Baseline",
+    "Estimator",
     "GradientBoosting",
     "LogDistance",
     "NearestNeighbours",

@@ -2,8 +2,10 @@
 
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import Broadcast, Update
+from veilmap.federation.model import Model
 from veilmap.federation.participation import Participation
 from veilmap.federation.priors import FlatPieces, OpenGround
+from veilmap.federation.rounds import InProcess, Recording
 from veilmap.federation.run import Run
 from veilmap.federation.steps import NoiseAwareStep, PlainDescent
 from veilmap.federation.training import train
@@ -13,10 +15,13 @@ __all__ = [
     "Broadcast",
     "FlatPieces",
     "HistoryRow",
+    "InProcess",
+    "Model",
     "NoiseAwareStep",
     "OpenGround",
     "Participation",
     "PlainDescent",
+    "Recording",
     "Run",
     "SeenRound",
     "SeenSum",

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import noise
+from veilmap.data.links import Links
 from veilmap.federation import summing
 from veilmap.federation.messages import Broadcast, ClientId, Update
-from veilmap.gradients import gradients_of
-from veilmap.links import Links
-from veilmap.mechanisms import Answer, Contribution, Mechanism
-from veilmap.mechanisms.sums import Group, Rest, RunningSum
-from veilmap.tiling import Tiles
+from veilmap.geometry.tiling import Tiles
+from veilmap.model.gradients import gradients_of
+from veilmap.privacy import noise
+from veilmap.privacy.mechanisms import Answer, Contribution, Mechanism
+from veilmap.privacy.mechanisms.sums import Group, Rest, RunningSum
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Clients:
         """Gradients on the users' own data, protected, ready to be sent."""
         gradients = gradients_of(broadcast.radio_map, self.links)
         raw = Contribution(
-            gradients.heights, gradients.propagation, gradients.counts,
+            gradients.height_gradient, gradients.theta_gradient, gradients.counts,
             self.links.mean_positions(), broadcast.radio_map.propagation.laws,
         )  # fmt: skip
         updates, sent = self._protected(raw, broadcast)
@@ -78,7 +78,7 @@ class Clients:
         updates = [
             Update(client, broadcast.round, int(weight), upload, by_theta)
             for client, weight, upload, by_theta in zip(
-                self.ids, sent.weights, sent.uploads, sent.propagation, strict=True
+                self.ids, sent.weights, sent.uploads, sent.theta_gradient, strict=True
             )
         ]
         return updates, sent

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from veilmap import _files
-from veilmap.errors import VeilmapError
+from veilmap._util import files
+from veilmap.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def published(row: HistoryRow, seed: int | None) -> HistoryRow:
 
 def save(rows: Iterable[HistoryRow], path: Path) -> None:
     """Write the rows as CSV."""
-    with _files.replacing(path) as temporary, temporary.open("w", newline="") as file:
+    with files.replacing(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(HistoryRow)])
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
@@ -92,13 +92,13 @@ def save(rows: Iterable[HistoryRow], path: Path) -> None:
 def load(path: Path) -> list[HistoryRow]:
     """Read what `save` wrote."""
     try:
-        with _files.existing(path).open(newline="") as file:
+        with files.existing(path).open(newline="") as file:
             return [
                 HistoryRow(**{f.name: f.type(row[f.name]) for f in fields(HistoryRow)})  # type: ignore[operator]
                 for row in csv.DictReader(file)
             ]
     except (KeyError, TypeError, ValueError) as error:
-        raise VeilmapError(f"{path} is not a veilmap history") from error
+        raise DataError(f"{path} is not a veilmap history") from error
 
 
 def last_mae(rows: Iterable[HistoryRow]) -> float:

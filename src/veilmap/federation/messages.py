@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilmap.errors import VeilmapError
-from veilmap.radiomap import RadioMap
+from veilmap._util.arrays import Array
+from veilmap.errors import ConfigurationError
+from veilmap.model.radio_map import RadioMap
 
 ClientId = int | str
 
@@ -49,12 +49,12 @@ class Broadcast:
             _within("field in dB", self.radio_map.field.values, -LARGEST_DB, LARGEST_DB)
 
 
-def _within(what: str, values: float | NDArray, low: float, high: float) -> None:
+def _within(what: str, values: float | Array, low: float, high: float) -> None:
     """Refuse numbers outside a range, and those that are none."""
     inside = (np.asarray(values) >= low) & (np.asarray(values) <= high)
     if not inside.all():
         worst = np.asarray(values)[~inside].ravel()[0]
-        raise VeilmapError(
+        raise ConfigurationError(
             f"the broadcast has a {what} of {worst:g}, not between {low:g} and {high:g}"
         )
 
@@ -68,16 +68,16 @@ class Update:
     client : int or str
     round : int
         The broadcast it answers.
-    links : int
+    weight : int
         Its weight in the mean: J_i, or 1 where the mechanism keeps that to itself.
-    heights : (M,)
+    height_gradient : (M,)
         g̃: what the mechanism made of ∂F_i/∂h.
-    propagation : (P,)
+    theta_gradient : (P,)
         What it made of ∂F_i/∂θ; the paper's leave it as it is.
     """
 
     client: ClientId
     round: int
-    links: int
-    heights: NDArray = field(repr=False)
-    propagation: NDArray = field(repr=False)
+    weight: int
+    height_gradient: Array = field(repr=False)
+    theta_gradient: Array = field(repr=False)

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
-from veilmap._streams import Purpose, stream
-from veilmap.errors import VeilmapError
+from veilmap._util.options import check_options, option
+from veilmap._util.plain import plain
+from veilmap._util.streams import Purpose, stream
+from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
 
 
+@plain
 @dataclass(frozen=True)
 class Participation:
     """A simulated crowd: who is asked, who never answers, who answers too late.
@@ -30,21 +32,23 @@ class Participation:
         everybody is asked equally often, and pays for no more rounds than that.
     """
 
-    share: float = 1.0
-    dropout: float = 0.0
-    late: float = 0.0
-    in_turns: bool = False
+    share: float = option(1.0, "--share", "Share of users asked each round.", above=0, most=1)
+    dropout: float = option(
+        0.0, "--dropout", "Share of the users asked who never answer.", least=0, most=1
+    )
+    late: float = option(
+        0.0, "--late", "Share of the users asked who answer too late.", least=0, most=1
+    )
+    in_turns: bool = option(
+        False, "--in-turns", "Divide users into groups of that share and ask one after the other."
+    )
 
     def __post_init__(self) -> None:
-        for name in ("share", "dropout", "late"):
-            if not 0 <= _checks.number(name, getattr(self, name)) <= 1:
-                raise VeilmapError(f"{name} is a probability, not {getattr(self, name):g}")
-        if self.share == 0:
-            raise VeilmapError("share must be above 0: nobody would take part")
+        check_options(self)
         if self.dropout + self.late > 1:
-            raise VeilmapError("dropout and late together are more than everybody")
+            raise ConfigurationError("dropout and late together are more than everybody")
         if self.in_turns and abs(self.groups * self.share - 1) > 1e-9:
-            raise VeilmapError(
+            raise ConfigurationError(
                 f"in turns, share is one of so many groups: 1/{self.groups}, not {self.share:g}"
             )
 

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from veilmap.accounting import Ledger, calibrated
-from veilmap.errors import VeilmapError
-from veilmap.federation.folder import RunFolder
+from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.participation import Participation
+from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum
 from veilmap.federation.transcript import ServerSees
-from veilmap.mechanisms import AggregateGaussian, Mechanism
-from veilmap.mechanisms.fitting import fitted
+from veilmap.privacy.accounting import Ledger, calibrated
+from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
+from veilmap.privacy.mechanisms.fitting import fitted
 
 
 def settled(
@@ -28,14 +28,15 @@ def settled(
     """
     sees: ServerSees = server_sees or ("sums" if mechanism.needs_sums else "uploads")
     if sees not in ("uploads", "sums"):
-        raise VeilmapError(f"server_sees is 'uploads' or 'sums', not {sees!r}")
+        message = f"server_sees is 'uploads' or 'sums', not {sees!r}"
+        raise ConfigurationError(message, "server_sees")
     if sees == "sums" and users * participation.share < 2:
-        raise VeilmapError(
+        raise PrivacyError(
             f"the sum over a cohort of {max(1, int(users * participation.share))} is that user's"
             " upload: server_sees='sums' needs two users a round or more"
         )
     if mechanism.needs_sums and sees != "sums":
-        raise VeilmapError(
+        raise PrivacyError(
             f"{type(mechanism).__name__} protects only sums: a single upload carries a share of"
             " the noise; train with server_sees='sums'"
         )
@@ -50,13 +51,13 @@ def settled(
 
 def _check_promise(mechanism: AggregateGaussian, participation: Participation, users: int) -> None:
     if mechanism.delta >= 1 / users:
-        raise VeilmapError(
+        raise PrivacyError(
             f"δ = {mechanism.delta:g} is not below 1/N = {1 / users:g}: with {users} users it"
             " would allow to publish one of them; ask for a smaller δ"
         )
     missing = participation.dropout + participation.late
     if missing > mechanism.dropout:
-        raise VeilmapError(
+        raise PrivacyError(
             f"{missing:.0%} of the users are expected to be missing, but the noise shares allow"
             f" for {mechanism.dropout:.0%}: the sums could not be opened; raise the mechanism's"
             " dropout"
@@ -129,7 +130,7 @@ def _check_ledger(ledger: Ledger, folder: RunFolder, played: Sequence[HistoryRow
     opened = [row for row in played if row.opened]
     known = {row.round for row in opened} | {*folder.kept_rounds()}
     if not known <= ledger.opened or sum(ledger.spent.values()) < sum(r.clients for r in opened):
-        raise VeilmapError(
+        raise PrivacyError(
             f"{folder.path / 'ledger.json'} lacks sums that this run has opened: what users have"
             " spent is unknown, so it cannot go on"
         )

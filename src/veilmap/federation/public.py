@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from veilmap import _checks, _files
-from veilmap import offsets as no_offsets
-from veilmap._ids import Id
-from veilmap.antennas import Antennas
-from veilmap.errors import VeilmapError
-from veilmap.offsets import Offsets
+from veilmap._util import checks, files
+from veilmap._util.arrays import Array
+from veilmap._util.ids import Id
+from veilmap.data.antennas import Antennas
+from veilmap.errors import DataError
+from veilmap.model import offsets as no_offsets
+from veilmap.model.offsets import Offsets
 
 Stations = tuple[NDArray[np.float64], tuple[Id, ...]]
 """Base stations: where they are, (B, 3) in metres, and which, as `Measurements.stations`."""
@@ -53,10 +54,10 @@ def checked_stations(stations: tuple[ArrayLike, Sequence[Id]]) -> Stations:
     try:
         places, ids = stations
     except (TypeError, ValueError):
-        raise VeilmapError("stations are given as (positions, ids)") from None
-    xyz, names = _checks.floats("stations", places), tuple(ids)
+        raise DataError("stations are given as (positions, ids)") from None
+    xyz, names = checks.floats("stations", places), tuple(ids)
     if xyz.shape != (len(names), 3) or not np.isfinite(xyz).all():
-        raise VeilmapError(
+        raise DataError(
             f"stations need finite x, y and z in metres for each of {len(names)} ids, not shape"
             f" {xyz.shape}"
         )
@@ -68,7 +69,7 @@ def write_stations(stations: Stations, path: Path) -> None:
     places, ids = stations
     rows = [[bs, *xyz] for bs, xyz in zip(ids, places.tolist(), strict=True)]
     with (
-        _files.replacing(path) as temporary,
+        files.replacing(path) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
     ):
         csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *rows])
@@ -76,7 +77,7 @@ def write_stations(stations: Stations, path: Path) -> None:
 
 def read_stations(path: Path) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Base stations out of a CSV file; several may share a mast."""
-    path = _files.existing(path)
+    path = files.existing(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file, strict=True)
@@ -84,7 +85,7 @@ def read_stations(path: Path) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     except (ValueError, csv.Error):
         header, places = [], np.zeros((0, 3))
     if header != _COLUMNS or not np.isfinite(places).all():
-        raise VeilmapError(
+        raise DataError(
             f"{path} is damaged or no list of base stations: it needs the columns"
             f" {','.join(_COLUMNS)}, places in metres"
         )
@@ -93,7 +94,7 @@ def read_stations(path: Path) -> tuple[NDArray[np.float64], tuple[str, ...]]:
 
 def seen_from(
     stations: NDArray[np.float64], ids: Sequence[Id], offsets: Offsets
-) -> tuple[NDArray[np.float64], NDArray | None]:
+) -> tuple[NDArray[np.float64], Array | None]:
     """Where attackers look from, and the ids of the base stations there.
 
     Offsets are known by ids: where they were learned it is every base station, else every place

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
-from veilmap._ids import Id
-from veilmap.errors import VeilmapError
+from veilmap._util import checks
+from veilmap._util.ids import Id
+from veilmap._util.plain import plain
+from veilmap.errors import ConfigurationError
 from veilmap.federation.public import NOTHING, Public
 from veilmap.federation.steps import NoiseAwareStep, ServerState, StepRule
-from veilmap.field import Field
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
+from veilmap.model.field import Field
 
 
+@plain
 @dataclass(frozen=True)
 class ThenField:
     """Learns obstacles first, and in the last rounds a residual field on top of them.
@@ -48,14 +50,14 @@ class ThenField:
 
     def __post_init__(self) -> None:
         for name in ("spacing", "tension", "shrinking"):
-            value = _checks.number(name, getattr(self, name), above=0)
+            value = checks.number(name, getattr(self, name), above=0)
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "rounds", _checks.whole("rounds", self.rounds, least=1))
+        object.__setattr__(self, "rounds", checks.whole("rounds", self.rounds, least=1))
 
     def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
         """The state before the first round; it keeps where the base stations are."""
         if len(public.stations) == 0:
-            raise VeilmapError("a residual field needs to know the base stations")
+            raise ConfigurationError("a residual field needs to know the base stations")
         state = self.first.start(grid, public)
         ids = np.array([str(one) for one in public.ids], dtype=np.str_)
         known = {"stations": public.stations, "station_ids": ids}
@@ -71,7 +73,9 @@ class ThenField:
         """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
         before = rounds - self.rounds
         if before < 1:
-            raise VeilmapError(f"{rounds} rounds leave none for the obstacles before the field")
+            raise ConfigurationError(
+                f"{rounds} rounds leave none for the obstacles before the field"
+            )
         if state.radio_map.field is not None:
             return self._field_step(state, state.radio_map.field, by_cells)
         new = self.first(state, by_cells, by_theta, before)

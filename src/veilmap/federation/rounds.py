@@ -6,39 +6,88 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from veilmap._describe import described
-from veilmap.accounting import has_guarantee
-from veilmap.errors import VeilmapError
-from veilmap.evaluation import mean_absolute_error
-from veilmap.federation.exchange import Exchange, Gathered, InProcess
-from veilmap.federation.folder import RunFolder
+from veilmap._util import checks
+from veilmap.data.folders import Crowd
+from veilmap.data.measurements import Measurements
+from veilmap.errors import ConfigurationError
+from veilmap.federation.config import RunConfig
+from veilmap.federation.engine import Exchange, Gathered, LocalExchange
 from veilmap.federation.history import HistoryRow, published
 from veilmap.federation.messages import ClientId
-from veilmap.federation.participation import Participation, Turnout
+from veilmap.federation.participation import Turnout
 from veilmap.federation.privacy import Account
 from veilmap.federation.public import NOTHING, Public, seen_from
 from veilmap.federation.run import Run
+from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.study import StudyFolder
-from veilmap.federation.tiled import TiledSum
-from veilmap.federation.transcript import (
-    RoundRecorder,
-    SeenRound,
-    SeenSum,
-    ServerSees,
-    Transcript,
-)
-from veilmap.geometry import Grid
-from veilmap.measurements import Measurements
-from veilmap.mechanisms import AggregateGaussian, Mechanism
-from veilmap.tiling import Tiling
+from veilmap.federation.transcript import RoundRecorder, SeenRound, SeenSum, Transcript
+from veilmap.model.evaluation import mean_absolute_error
+from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 
 Rounds = Collection[int] | Literal["all"]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is kept of a training, and where.
+
+    Parameters
+    ----------
+    out : path, optional
+        Folder for the run. Under a guarantee it holds noisy sums, public facts and who took
+        part; losses, errors and what tells of the data go to ``<out>.study`` beside it, which
+        is not for publication.
+    resume : bool
+        Go on with the run in ``out``; with a seed, to the same bits as if undisturbed.
+    checkpoint_every : int
+        Rounds between checkpoints in ``out``.
+    keep_uploads : rounds (from 0) or "all"
+        Which rounds the transcript keeps. Uploads are large: M floats a user and round.
+    keep_users : ids, optional
+        Keep only these users' uploads.
+    test : Measurements, optional
+        For the map's MAE every ``test_every`` rounds and after the last.
+    source : mapping, optional
+        Where the data came from, as `veilmap.runs.source.Source` describes it.
+    on_round : callable, optional
+        Called with each round's `HistoryRow`, for a progress bar.
+    """
+
+    out: str | Path | None = None
+    resume: bool = False
+    checkpoint_every: int = 10
+    keep_uploads: Rounds = ()
+    keep_users: Collection[ClientId] | None = None
+    test: Measurements | None = field(default=None, repr=False)
+    test_every: int = 10
+    source: Mapping[str, Any] | None = field(default=None, repr=False)
+    on_round: Callable[[HistoryRow], None] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint_every", "test_every"):
+            value = checks.whole(name, getattr(self, name), least=1)
+            object.__setattr__(self, name, value)
+        if self.resume and self.out is None:
+            raise ConfigurationError("resume needs the run's folder", "resume")
+
+    def keeps(self, number: int) -> bool:
+        """Whether the transcript keeps this round."""
+        return self.keep_uploads == "all" or number in self.keep_uploads
+
+    def tests(self, number: int, rounds: int) -> bool:
+        """Whether the map is tested after this round of so many."""
+        due = number % self.test_every == self.test_every - 1 or number == rounds - 1
+        return self.test is not None and due
+
+    def saves(self, number: int, rounds: int) -> bool:
+        """Whether a checkpoint is due after this round of so many."""
+        return (number + 1) % self.checkpoint_every == 0 or number + 1 == rounds
 
 
 @dataclass(frozen=True)
@@ -47,34 +96,16 @@ class Training:
 
     Attributes
     ----------
-    config : mapping
+    config : RunConfig
         All that decides the result, to compare a resumed run's with.
+    recording : Recording
     public : Public
         Base stations, and what the map starts from.
-    study : mapping or None
-        The data's fingerprint, where a run with a guarantee may write a study beside its folder:
-        the users are in this process.
     """
 
-    grid: Grid
-    mechanism: Mechanism
-    server_sees: ServerSees
-    rounds: int
-    seed: int | None
-    step: StepRule
-    participation: Participation
-    config: dict[str, Any] = field(repr=False)
-    keep_uploads: Rounds = ()
-    keep_users: Collection[ClientId] | None = None
-    test: Measurements | None = None
-    test_every: int = 10
-    out: str | Path | None = None
-    resume: bool = False
-    checkpoint_every: int = 10
-    on_round: Callable[[HistoryRow], None] | None = None
+    config: RunConfig
+    recording: Recording = Recording()
     public: Public = NOTHING
-    tiling: Tiling | None = None
-    study: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Refuse what cannot start, before an engine is started for it."""
@@ -88,100 +119,118 @@ class Training:
 
     def _play(self, exchange: Exchange) -> Run:
         folder, state, rows = self._open_folder()
-        account = Account.of(self.mechanism, folder, self.seed, rows if self.resume else None)
-        server = Server(self.step, state, self.rounds, self.mechanism, self.server_sees)
-        kept = folder.load_rounds(self.grid) if folder and self.resume else {}
-        for number in range(server.state.round, self.rounds):
+        if folder and self.recording.resume and self.recording.source is not None:
+            self._note_source(folder)
+        account = Account.of(
+            self.config.mechanism, folder, self.config.seed, rows if self.recording.resume else None
+        )
+        server = Server(
+            self._step, state, self.config.rounds, self.config.mechanism, self.config.server_sees
+        )
+        kept = folder.load_rounds(self.config.grid) if folder and self.recording.resume else {}
+        for number in range(server.state.round, self.config.rounds):
             started = time.perf_counter()
             users = exchange.users()
-            turnout = self.participation.draw(self.seed, number, len(users))
+            turnout = self.config.participation.draw(self.config.seed, number, len(users))
             recorder = self._recorder(number)
             total = self._opened(server, exchange, turnout)
             gathered = exchange.collect(total, users, turnout, recorder)
             if total.opens and not account.affords(total):
                 break
-            if folder and number == 0 and not self.resume:
+            if folder and number == 0 and not self.recording.resume:
                 # Not before a round has shown that training can work.
                 self._begin(folder, account)
             if total.opens:
                 account.open(total)
                 total.unseal()
-            if self._keeps(number) and total.opens:
+            if self.recording.keeps(number) and total.opens:
                 kept[number] = recorder.seen(total.broadcast) if recorder else server.read(total)
                 if folder:
                     folder.save_round(kept[number])
             server.close_round(total)
-            row = _row(total, gathered, turnout, self.mechanism, account.epsilon)
+            row = _row(total, gathered, turnout, self.config.mechanism, account.epsilon)
             row["mae_db"] = self._tested(number, server.state)
             rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
-            if folder and ((number + 1) % self.checkpoint_every == 0 or number + 1 == self.rounds):
+            if folder and self.recording.saves(number, self.config.rounds):
                 self._save(folder, server.state, rows)
-            if self.on_round:
-                self.on_round(rows[-1])
+            if self.recording.on_round:
+                self.recording.on_round(rows[-1])
         return self._finished(server, rows, kept, folder)
 
+    @property
+    def _step(self) -> StepRule:
+        assert not isinstance(self.config.step, Mapping)  # only one that was read back may be
+        return self.config.step
+
     def _locked(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.out is None else RunFolder(self.out).locked()
+        return (
+            contextlib.nullcontext()
+            if self.recording.out is None
+            else RunFolder(self.recording.out).locked()
+        )
 
     def _begin(self, folder: RunFolder, account: Account) -> None:
         """Make the run's folder; its configuration, which makes it a run, comes last."""
-        if self.study is not None:
-            StudyFolder(folder.path).start(self.study)
+        if self.config.has_study:
+            StudyFolder(folder.path).start(self.config)
         account.begin()
-        folder.start(self.config, (self.public.stations, self.public.ids))
+        folder.start(self.config.published(), (self.public.stations, self.public.ids))
+
+    def _note_source(self, folder: RunFolder) -> None:
+        """Write where the data of a resumed run are: they may have moved."""
+        if self.config.has_study:
+            StudyFolder(folder.path).start(self.config)
+        self.config.published().save(folder.path)
 
     def _save(self, folder: RunFolder, state: ServerState, rows: Sequence[HistoryRow]) -> None:
         """Write a checkpoint with what may be published of the rounds; the rest is a study."""
         shown = rows
-        if has_guarantee(self.mechanism):
-            shown = [published(row, self.seed) for row in rows]
-        if self.study is not None:
+        if self.config.promised:
+            shown = [published(row, self.config.seed) for row in rows]
+        if self.config.has_study:
             # Even there a run with a seed has no ε.
             whole = [replace(r, epsilon=s.epsilon) for r, s in zip(rows, shown, strict=True)]
             StudyFolder(folder.path).save_rows(whole)
         folder.save_checkpoint(state, shown)
 
-    def _opened(self, server: Server, exchange: Exchange, turnout: Turnout) -> Any:
+    def _opened(self, server: Server, exchange: Exchange, turnout: Turnout) -> RoundSum:
         """The sum of a round, or those of its tiles, before anybody has answered."""
-        if self.tiling is None:
-            return server.open_round(turnout.asked)
-        assert isinstance(exchange, InProcess)  # `train` lets no other engine divide an area
+        if self.config.tiling is None:
+            return server.open_round([turnout.asked])
+        tiles = self.config.tiling.over(self.config.grid)
         assert turnout.invited is not None
-        tiles = self.tiling.over(self.grid)
-        return server.open_tiles(tiles, exchange.tiles(tiles), turnout.invited)
+        revealed = exchange.tiles_of(tiles)[turnout.invited]
+        return server.open_round(np.bincount(revealed, minlength=len(tiles)).tolist(), tiles)
 
     def _start(self) -> ServerState:
-        return self.step.start(self.grid, self.public)
-
-    def _keeps(self, number: int) -> bool:
-        return self.keep_uploads == "all" or number in self.keep_uploads
+        return self._step.start(self.config.grid, self.public)
 
     def _recorder(self, number: int) -> RoundRecorder | None:
-        seen = self.server_sees == "uploads" and self._keeps(number)
-        return RoundRecorder(self.keep_users) if seen else None
+        seen = self.config.server_sees == "uploads" and self.recording.keeps(number)
+        return RoundRecorder(self.recording.keep_users) if seen else None
 
     def _tested(self, number: int, state: ServerState) -> float:
         """The map's MAE where it is due."""
-        due = number % self.test_every == self.test_every - 1 or number == self.rounds - 1
-        return mean_absolute_error(state.radio_map, self.test) if self.test and due else math.nan
+        test = self.recording.test
+        if test is None or not self.recording.tests(number, self.config.rounds):
+            return math.nan
+        return mean_absolute_error(state.radio_map, test)
 
     def _open_folder(self) -> tuple[RunFolder | None, ServerState, list[HistoryRow]]:
         """The run's folder, if any, and where to start from."""
-        if self.out is None:
-            if self.resume:
-                raise VeilmapError("resume needs the run's folder")
+        if self.recording.out is None:
             return None, self._start(), []
-        folder = RunFolder(self.out)
-        if not self.resume:
+        folder = RunFolder(self.recording.out)
+        if not self.recording.resume:
             folder.check_free()
-            if self.study is not None:
+            if self.config.has_study:
                 StudyFolder(folder.path).check_free()
             return folder, self._start(), []
-        folder.check(self.config)
-        state, rows = folder.load_checkpoint(self.grid) or (self._start(), [])
-        if self.study is not None:
+        folder.check(self.config.published())
+        state, rows = folder.load_checkpoint(self.config.grid) or (self._start(), [])
+        if self.config.has_study:
             study = StudyFolder(folder.path)
-            study.check(self.study)
+            study.check(self.config)
             rows = study.joined(rows)
         return folder, state, rows
 
@@ -193,20 +242,43 @@ class Training:
         folder: RunFolder | None,
     ) -> Run:
         """Write what is left to write, and put the run together."""
-        radio_map, mechanism = server.state.radio_map, self.mechanism
-        stopped = _why_stopped(server, self.rounds, mechanism)
+        radio_map, mechanism = server.state.radio_map, self.config.mechanism
+        stopped = _why_stopped(server, self.config.rounds, mechanism)
         if folder:
             if stopped:
                 self._save(folder, server.state, rows)
             folder.finish(radio_map)
-        public = described(mechanism) | {"name": mechanism.name}
         known = self.public
         stations, bs = seen_from(known.stations, known.ids, known.offsets)
         transcript = Transcript(
-            radio_map.grid, public, stations, kept, self.server_sees, radio_map, bs
+            radio_map.grid, mechanism, stations, kept, self.config.server_sees, radio_map, bs
         )
         path = folder.path if folder else None
-        return Run(radio_map, rows, transcript, path, stopped, self.seed)
+        return Run(radio_map, rows, transcript, path, stopped, self.config.seed)
+
+
+class Engine(Protocol):
+    """What carries the messages of a training between its server and its users."""
+
+    @property
+    def divides(self) -> bool:
+        """Whether it can train a divided area, tile by tile."""
+        ...
+
+    def play(self, training: Training, data: Crowd) -> Run:
+        """Play all rounds with these users."""
+        ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Server and users in this process; nothing has to be carried."""
+
+    divides = True
+
+    def play(self, training: Training, data: Crowd) -> Run:
+        """Play all rounds with these users, block after block."""
+        return training.play(LocalExchange(data, training.config.mechanism, training.config.seed))
 
 
 def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
@@ -217,12 +289,14 @@ def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
     assert isinstance(mechanism, AggregateGaussian)
     reason = f"round {played + 1} would spend more than ε = {mechanism.epsilon:g}"
     if played == 0:
-        raise VeilmapError(f"{reason}: raise noise_multiplier, or leave it out to have it computed")
+        raise ConfigurationError(
+            f"{reason}: raise noise_multiplier, or leave it out to have it computed"
+        )
     return f"stopped after {played} of {rounds} rounds: {reason}"
 
 
 def _row(
-    total: RoundSum | TiledSum,
+    total: RoundSum,
     gathered: Gathered,
     turnout: Turnout,
     mechanism: Mechanism,

@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import RunFolderError
 from veilmap.federation import history
-from veilmap.federation.folder import FORMAT, RunFolder
+from veilmap.federation.config import RunConfig
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.public import seen_from
-from veilmap.federation.study import StudyFolder, is_promised
+from veilmap.federation.run_folder import RunFolder
+from veilmap.federation.study import StudyFolder
 from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
-from veilmap.mechanisms import from_description
-from veilmap.radiomap import RadioMap
+from veilmap.model.radio_map import RadioMap
 
 
 @dataclass(frozen=True)
@@ -53,31 +52,28 @@ class Run:
         config = folder.config()
         transcript = transcript_of(folder, config, radio_map, rounds)
         rows = history.load(folder.path / "history.csv")
-        if study and is_promised(config):
+        if study and config.promised:
             rows = StudyFolder(path).joined(rows)
-        return cls(radio_map, rows, transcript, folder.path, seed=config["seed"])
+        return cls(radio_map, rows, transcript, folder.path, seed=config.seed)
 
 
 def transcript_of(
     folder: RunFolder,
-    config: Mapping[str, Any],
+    config: RunConfig,
     radio_map: RadioMap,
     rounds: Mapping[int, SeenRound | SeenSum],
 ) -> Transcript:
     """What the server of a run saw: kept rounds, and the public facts that its folder holds."""
-    mechanism = from_description(config["mechanism"])
     stations, bs = seen_from(*folder.base_stations(), radio_map.offsets)
-    public = config["mechanism"] | {"name": mechanism.name}
     return Transcript(
-        radio_map.grid, public, stations, rounds, config["server_sees"], radio_map, bs
+        radio_map.grid, config.mechanism, stations, rounds, config.server_sees, radio_map, bs
     )
 
 
 def load_map(path: str | Path) -> RadioMap:
     """Only the map of a finished run: uploads may be large."""
     folder = RunFolder(path)
-    if folder.config().get("format") != FORMAT:
-        raise VeilmapError(f"{path} was written by another version of veilmap; train it anew")
+    folder.config()  # a damaged one is an error of its own
     if not (folder.path / "radio_map.nc").exists():
-        raise VeilmapError(f"the run in {path} is not finished: go on with it (resume) first")
+        raise RunFolderError(f"the run in {path} is not finished: go on with it (resume) first")
     return RadioMap.load(folder.path / "radio_map.nc")

@@ -10,20 +10,19 @@ from numpy.typing import NDArray
 from veilmap._kernels import rows
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.steps import ServerState, StepRule
-from veilmap.federation.tiled import TiledSum
 from veilmap.federation.transcript import SeenSum, ServerSees
-from veilmap.mechanisms import Mechanism
-from veilmap.mechanisms.sums import RunningSum
-from veilmap.tiling import Tiles
+from veilmap.geometry.tiling import Tiles
+from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms.sums import RunningSum
 
 
 @dataclass(frozen=True)
 class OpenedSum:
     """A sum after unmasking: Σ J_i, Σ J_i · heights and Σ J_i · θ's gradient."""
 
-    links: int
-    heights: NDArray[np.float64]
-    propagation: NDArray[np.float64]
+    weight: int
+    height_gradient: NDArray[np.float64]
+    theta_gradient: NDArray[np.float64]
 
 
 Unmask = Callable[[], OpenedSum | None]
@@ -33,31 +32,43 @@ Unmask = Callable[[], OpenedSum | None]
 class RoundSum:
     """Σ J_i · update over one round, with what was refused and why.
 
-    Sums depend on the order of additions in their last bits: callers add updates in the
+    A map without tiles has one sum. Of a divided area each tile has its own, which opens by
+    itself. Sums depend on the order of additions in their last bits: callers add updates in the
     order of client ids, whatever order they came in.
 
     Parameters
     ----------
     broadcast : Broadcast
-        What the updates must answer.
+        What the updates must answer; its cohort is that of all tiles together.
     largest_norm : float
         A longer upload is refused: no honest client sends it.
-    least_answers : int
-        With fewer the sum stays shut, as if nobody had answered.
+    least_answers : (T,) int
+        With fewer a sum is not opened, as if nobody had answered.
+    tiles : Tiles, optional
+    tile_cohorts : (T,) int, optional
+        How many users of each tile were asked.
     """
 
     broadcast: Broadcast
-    largest_norm: float
-    least_answers: int = 0
-    clients: list[ClientId] = field(default_factory=list, init=False)
+    largest_norm: float = np.inf
+    least_answers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    tiles: Tiles | None = None
+    tile_cohorts: NDArray[np.int64] | None = None
     refused: dict[ClientId, str] = field(default_factory=dict, init=False)
+    _answered: list[ClientId] = field(default_factory=list, init=False)
+    _tile_of: list[int] = field(default_factory=list, init=False, repr=False)
     _running: RunningSum = field(init=False, repr=False)
     _unmask: Unmask | None = field(default=None, init=False, repr=False)
     _unmasked: OpenedSum | None = field(default=None, init=False, repr=False)
     _problem_unmasking: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        self._running = RunningSum.empty([self.cells], self.parameters, whole=False)
+        self._running = self.empty(whole=False)
+
+    def empty(self, *, whole: bool) -> RunningSum:
+        """Sums over nobody, of whole numbers or of real ones."""
+        cells = [self.cells] if self.tiles is None else self.tiles.cells.tolist()
+        return RunningSum.empty(cells, self.parameters, whole=whole)
 
     @cached_property
     def cells(self) -> int:
@@ -70,28 +81,59 @@ class RoundSum:
         return len(self.broadcast.radio_map.theta)
 
     @property
+    def cohorts(self) -> NDArray[np.int64]:
+        """How many users were asked, (T,)."""
+        whole = np.array([self.broadcast.cohort])
+        return whole if self.tile_cohorts is None else self.tile_cohorts
+
+    @property
     def sum(self) -> OpenedSum:
-        """What has been added up so far, or what a mask hid."""
+        """What has been added up so far, or what a mask hid; of a map without tiles."""
         if self._unmasked is not None:
             return self._unmasked
         return OpenedSum(int(self._running.weights[0]), *self._running.total())
 
     @property
+    def _came(self) -> NDArray[np.int64]:
+        """How many answered, (T,)."""
+        return np.bincount(self._tile_of, minlength=len(self.least_answers))
+
+    @property
+    def _open(self) -> NDArray[np.bool_]:
+        """Which sums may be seen, (T,)."""
+        # An empty tile has nothing to see; a round without answers moves the map by its priors.
+        some = True if self.tiles is None else self._came > 0
+        return some & (self._came >= self.least_answers)
+
+    @property
     def opens(self) -> bool:
-        """Whether enough users answered for the sum to be seen."""
-        return len(self.clients) >= self.least_answers
+        """Whether enough users answered for any sum to be seen."""
+        return bool(self._open.any())
+
+    @property
+    def clients(self) -> list[ClientId]:
+        """The users who answered; of a divided area, those whose sums open."""
+        if self.tiles is None:
+            return self._answered
+        among = self._open[self._tile_of]
+        return [client for client, taken in zip(self._answered, among, strict=True) if taken]
 
     @property
     def why_shut(self) -> str:
-        """Why the sum is not seen, or nothing."""
-        if self.opens:
-            return ""
-        few = f"{len(self.clients)} of the {self.least_answers} answers it needs came"
-        return f"round abandoned: {self._problem_unmasking or few}"
+        """Which sums are not seen, and why."""
+        if self._problem_unmasking:
+            return f"round abandoned: {self._problem_unmasking}"
+        shut = np.flatnonzero((self.cohorts > 0) & ~self._open)
+        what = "round abandoned" if self.tiles is None else "tile {} stays shut"
+        needs = "{} of the {} answers it needs came"
+        return "; ".join(
+            f"{what.format(tile)}: {needs.format(self._came[tile], self.least_answers[tile])}"
+            for tile in shut
+        )
 
     def seal(self, clients: Sequence[ClientId], unmask: Unmask) -> None:
         """Take in a sum over these users that is still masked."""
-        self.clients += clients
+        self._take_in(clients)
         self._unmask = unmask
 
     def unseal(self) -> None:
@@ -101,34 +143,57 @@ class RoundSum:
         opened = self._unmask()
         if opened is None:
             self._problem_unmasking = "too few nodes helped to unmask the sum"
-            self.clients.clear()
+            self._answered.clear()
+            self._tile_of.clear()
         self._unmasked = opened
 
     def add(self, updates: Iterable[Update]) -> None:
         """Take in some updates; bad ones are refused by name, the others are unharmed."""
-        seen = set(self.clients)
+        seen = set(self._answered)
         for update in updates:
             problem = self._problem(update, seen)
             if problem:
                 self.refused[update.client] = problem
                 continue
-            self._running.add(update.heights, update.propagation, update.links)
-            self.clients.append(update.client)
+            self._running.add(update.height_gradient, update.theta_gradient, update.weight)
+            self._take_in([update.client])
             seen.add(update.client)
 
-    def take(self, clients: Sequence[ClientId], added: RunningSum) -> None:
-        """Take in users who were added up where they are; nobody was added before."""
+    def take(
+        self, clients: Sequence[ClientId], tile_of: NDArray[np.int64], added: RunningSum
+    ) -> None:
+        """Take in users of these tiles who were aggregated in process; nobody came before."""
         self._running = added
-        self.clients += clients
+        self._take_in(clients, tile_of.tolist())
+
+    def _take_in(self, clients: Sequence[ClientId], tile_of: Sequence[int] | None = None) -> None:
+        self._answered += clients
+        self._tile_of += [0] * len(clients) if tile_of is None else tile_of
 
     def means(self, mechanism: Mechanism) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The mean gradients of h and θ, as the mechanism reads them out of the sum."""
-        laws, opened = self.broadcast.radio_map.propagation.laws, self.sum
-        return mechanism.read(opened.heights, opened.propagation, opened.links, laws)
+        """The mean gradients of h and θ of the whole map, as the mechanism reads them."""
+        radio_map = self.broadcast.radio_map
+        laws = radio_map.propagation.laws
+        if self.tiles is None:
+            opened = self.sum
+            return mechanism.read(
+                opened.height_gradient, opened.theta_gradient, opened.weight, laws
+            )
+        heights, theta = np.zeros(radio_map.grid.shape), np.zeros(self.parameters)
+        links = int(self._running.weights[self._open].sum())
+        for tile in np.flatnonzero(self._open).tolist():
+            weight = int(self._running.weights[tile])
+            by_cells, by_theta = mechanism.read(*self._running.total(tile), weight, laws)
+            self.tiles.add_window(tile, weight / links * by_cells, heights)
+            theta += weight / links * by_theta
+        return heights.ravel(), theta
 
     def upload_bytes(self, mechanism: Mechanism) -> int:
-        """What those who answered sent."""
-        return len(self.clients) * mechanism.upload_bytes(self.cells, self.parameters)
+        """What those who answered sent; of a divided area, those whose sums open."""
+        if self.tiles is None:
+            return len(self._answered) * mechanism.upload_bytes(self.cells, self.parameters)
+        sizes = [mechanism.upload_bytes(int(n), self.parameters) for n in self.tiles.cells]
+        return int((self._came * self._open) @ np.array(sizes))
 
     def _problem(self, update: Update, seen: set[ClientId]) -> str:
         """Why an update cannot be used, or nothing."""
@@ -136,13 +201,13 @@ class RoundSum:
             return f"answers round {update.round} in round {self.broadcast.round}"
         if update.client in seen:
             return "answered twice"
-        if update.links < 1:
-            return f"claims {update.links} links"
-        shapes = update.heights.shape, update.propagation.shape
+        if update.weight < 1:
+            return f"claims {update.weight} links"
+        shapes = update.height_gradient.shape, update.theta_gradient.shape
         if shapes != ((self.cells,), (self.parameters,)):
             return f"has the wrong shape {shapes[0]}"
-        norm = rows.length(update.heights)
-        if not (np.isfinite(norm) and np.isfinite(update.propagation).all()):
+        norm = rows.length(update.height_gradient)
+        if not (np.isfinite(norm) and np.isfinite(update.theta_gradient).all()):
             return "is not finite"
         if norm > self.largest_norm:
             return f"has norm {norm:.3g}, more than {self.largest_norm:.3g}"
@@ -179,32 +244,25 @@ class Server:
         self.mechanism = mechanism
         self.server_sees = server_sees
 
-    def open_round(self, cohort: int = 1) -> RoundSum:
-        """Broadcast the current map to ``cohort`` users; the sum is where updates go."""
-        broadcast = Broadcast(self.state.round, self.state.radio_map, cohort)
+    def open_round(self, cohorts: Sequence[int] = (1,), tiles: Tiles | None = None) -> RoundSum:
+        """Broadcast the current map to so many users of each tile; updates go to the sum."""
+        broadcast = Broadcast(self.state.round, self.state.radio_map, sum(cohorts))
+        least, largest = [self._least_answers(cohort) for cohort in cohorts], np.inf
         if self.server_sees == "uploads":
-            return RoundSum(broadcast, self.mechanism.largest_upload())
-        # The sum over one user would be that user's upload.
-        return RoundSum(broadcast, np.inf, max(2, self.mechanism.least_answers(cohort)))
+            largest = self.mechanism.largest_upload()
+        return RoundSum(broadcast, largest, np.array(least), tiles, np.array(cohorts))
 
-    def open_tiles(
-        self, tiles: Tiles, tile_of: NDArray[np.int64], invited: NDArray[np.bool_]
-    ) -> TiledSum:
-        """Broadcast the current map to the users invited, of whom each says its tile."""
-        cohorts = np.bincount(tile_of[invited], minlength=len(tiles))
-        broadcast = Broadcast(self.state.round, self.state.radio_map, int(cohorts.sum()))
-        least = [
-            1 if self.server_sees == "uploads" else max(2, self.mechanism.least_answers(cohort))
-            for cohort in cohorts.tolist()
-        ]
-        return TiledSum(broadcast, tiles, tile_of, cohorts, np.array(least))
+    def _least_answers(self, cohort: int) -> int:
+        """With how many answers of a cohort the sum may be seen."""
+        # The sum over one user would be that user's upload.
+        return 0 if self.server_sees == "uploads" else max(2, self.mechanism.least_answers(cohort))
 
     def read(self, total: RoundSum) -> SeenSum:
         """The sum as this server sees it, once it is open."""
         means = total.means(self.mechanism)
-        return SeenSum(total.broadcast, tuple(total.clients), *means, total.sum.links)
+        return SeenSum(total.broadcast, tuple(total.clients), *means, total.sum.weight)
 
-    def close_round(self, total: RoundSum | TiledSum) -> None:
+    def close_round(self, total: RoundSum) -> None:
         """Step by the weighted mean; a round without any leaves the map to the priors."""
         moved = total.broadcast.radio_map
         if total.opens:

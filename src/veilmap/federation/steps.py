@@ -12,14 +12,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _checks
-from veilmap._theta import at_100_m
-from veilmap.errors import VeilmapError
+from veilmap._util import checks
+from veilmap._util.arrays import Array
+from veilmap._util.plain import plain
+from veilmap.errors import ConfigurationError
 from veilmap.federation.priors import FlatPieces, OpenGround, Prior
 from veilmap.federation.public import NOTHING, Public
-from veilmap.geometry import Grid
-from veilmap.propagation import Propagation
-from veilmap.radiomap import RadioMap
+from veilmap.geometry.grid import Grid
+from veilmap.model.propagation import Propagation, at_100_m
+from veilmap.model.radio_map import RadioMap
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class ServerState:
 
     radio_map: RadioMap
     round: int = 0
-    memory: Mapping[str, NDArray] = field(default_factory=dict)
+    memory: Mapping[str, Array] = field(default_factory=dict)
 
 
 class StepRule(Protocol):
@@ -69,6 +70,7 @@ _THETA_SETTLES = 0.25
 _START = Propagation(-35.0, -20.0, -35.0, -30.0)
 
 
+@plain
 @dataclass(frozen=True)
 class PlainDescent:
     """The paper's step: h ← h − η_h ḡ, θ ← θ − η_θ ∇F(θ), obstacles never below ground.
@@ -96,7 +98,7 @@ class PlainDescent:
 
     def __post_init__(self) -> None:
         for name in ("heights_rate", "propagation_rate", "sharpness"):
-            _checks.number(name, getattr(self, name), above=0)
+            checks.number(name, getattr(self, name), above=0)
         _check_start(self.start_height, self.floor, self.ceiling)
 
     def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
@@ -126,6 +128,7 @@ class PlainDescent:
         return ServerState(old.moved_to(heights, theta, self.sharpness), state.round + 1)
 
 
+@plain
 @dataclass(frozen=True)
 class NoiseAwareStep:
     """The default server step, made for gradients under heavy noise.
@@ -191,14 +194,14 @@ class NoiseAwareStep:
 
     def __post_init__(self) -> None:
         if self.start_theta_rate is not None:
-            _checks.number("start_theta_rate", self.start_theta_rate, above=0)
+            checks.number("start_theta_rate", self.start_theta_rate, above=0)
         for name in ("step", "damping", "sharpness", "start_sharpness", "soft_share"):
-            _checks.number(name, getattr(self, name), above=0)
+            checks.number(name, getattr(self, name), above=0)
         for name in ("last_step", "smoothing", "last_smoothing", "energy_smoothing", "theta_rate"):
-            _checks.number(name, getattr(self, name), least=0)
+            checks.number(name, getattr(self, name), least=0)
         for name in ("velocity_memory", "energy_memory"):
-            if not 0 <= _checks.number(name, getattr(self, name)) < 1:
-                raise VeilmapError(f"{name} must be at least 0 and below 1")
+            if not 0 <= checks.number(name, getattr(self, name)) < 1:
+                raise ConfigurationError(f"{name} must be at least 0 and below 1")
         _check_start(self.start_height, self.floor, self.ceiling)
 
     def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
@@ -240,11 +243,7 @@ class NoiseAwareStep:
         heights = state.radio_map.heights - metres * self._direction(state, velocity, energy)
         known = state.memory.get("known")
         for prior in self.priors:
-            heights = np.clip(heights, self.floor, self.ceiling)
-            if known is not None and isinstance(prior, OpenGround):
-                heights = prior.towards(heights, known, metres)
-            else:
-                heights = prior(heights, metres)
+            heights = prior(np.clip(heights, self.floor, self.ceiling), metres, known)
         heights = np.clip(heights, self.floor, self.ceiling)
         theta, theta_memory = self._theta_step(state, by_theta, self._theta_rate(done))
         sharpness = self._sharpness((state.round + 1) / rounds)
@@ -291,7 +290,7 @@ class NoiseAwareStep:
 
 def _check_start(start: float, floor: float, ceiling: float) -> None:
     if not floor <= start <= ceiling:
-        raise VeilmapError(
+        raise ConfigurationError(
             f"start_height {start:g} m must lie between the floor {floor:g} m"
             f" and the ceiling {ceiling:g} m"
         )

@@ -1,27 +1,23 @@
 """What a study knows of a run with a guarantee, in a folder beside the run's own.
 
     RUN.study/README.txt
-              data.json       what tells its measurements from others
+              study.json      the whole configuration: which data, and where they are
               history.csv     whole rows: losses, norms, the map's error, seconds
-              source.json     where the measurements are
               audit/          what attackers find, scored by the truth
 
 The run's folder holds noisy sums, public facts and who took part; whatever else is measured on
 users' data is here. Only a training in one process has it to write.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from veilmap import _files
-from veilmap.accounting import has_guarantee
-from veilmap.errors import VeilmapError
+from veilmap._util import files
+from veilmap.errors import RunFolderError
+from veilmap.federation import config as config_of
 from veilmap.federation import history
-from veilmap.federation.folder import RunFolder
+from veilmap.federation.config import RunConfig
 from veilmap.federation.history import HistoryRow
-from veilmap.mechanisms import from_description
 
 STUDY = "Study: not for publication"
 SUFFIX = ".study"
@@ -44,32 +40,31 @@ class StudyFolder:
     def check_free(self) -> None:
         """Refuse to mix the studies of two runs."""
         if self.path.exists():
-            raise VeilmapError(
+            raise RunFolderError(
                 f"{self.path} holds the study of an earlier run; move it away, or name another"
                 " folder for the new one"
             )
 
     def make(self) -> None:
         """The folder, with what it is."""
-        _files.write_text(_README, self.path / "README.txt")
+        files.write_text(_README, self.path / "README.txt")
 
-    def start(self, data: Mapping[str, Any]) -> None:
-        """Make the folder of a new run, on the data of this fingerprint."""
+    def start(self, config: RunConfig) -> None:
+        """Make the folder, with the whole configuration of its run."""
         self.make()
-        _files.write_json(data, self.path / "data.json")
+        config.save(self.path, config_of.STUDY)
 
-    def data(self) -> dict[str, Any] | None:
-        """The fingerprint of the run's data; None where nothing is known of them."""
-        path = self.path / "data.json"
-        try:
-            return json.loads(path.read_text()) if path.exists() else None
-        except json.JSONDecodeError:
-            raise VeilmapError(f"{path} is damaged") from None
+    def config(self) -> RunConfig | None:
+        """The whole configuration of the run; None where nothing is known of its data."""
+        if not RunConfig.exists(self.path, config_of.STUDY):
+            return None
+        return RunConfig.load(self.path, config_of.STUDY)
 
-    def check(self, data: Mapping[str, Any]) -> None:
+    def check(self, config: RunConfig) -> None:
         """Refuse to go on with other data than the run was started on, as far as it is known."""
-        if self.data() not in (None, dict(data)):
-            raise VeilmapError(
+        known = self.config()
+        if known is not None and known.data != config.data:
+            raise RunFolderError(
                 f"{self.path} says that the run was started on other measurements; resume with the"
                 " same ones or start a new folder"
             )
@@ -87,14 +82,9 @@ class StudyFolder:
         return [known.get(row.round, row) for row in rows]
 
 
-def is_promised(config: Mapping[str, Any]) -> bool:
-    """Whether the mechanism of a run, by its configuration, has a guarantee."""
-    return has_guarantee(from_description(config.get("mechanism") or {}))
-
-
 def unpublished(run: Path) -> Path:
     """The folder for what is known about a run beyond its own publishing: its study, if it has one.
 
     Without a guarantee nothing is held back, and it is the run's own.
     """
-    return StudyFolder(run).path if is_promised(RunFolder(run).config()) else run
+    return StudyFolder(run).path if RunConfig.load(run).promised else run

@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import few_cells
-from veilmap._threads import run_all
-from veilmap.errors import VeilmapError
-from veilmap.links import Links
-from veilmap.mechanisms import Mechanism
-from veilmap.mechanisms.aligned import unit_free
-from veilmap.mechanisms.base import LEAST_NORM
-from veilmap.mechanisms.sums import LANES, Coins, Group, RunningSum, Summand
-from veilmap.radiomap import RadioMap
-from veilmap.tiling import Tiles
+from veilmap._kernels.arguments import Axes, NoisePerUser, NoiseShape, PerUser, Rounding
+from veilmap._util.threads import run_all
+from veilmap.data.links import Links
+from veilmap.errors import ConfigurationError
+from veilmap.geometry.tiling import Tiles
+from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms.aligned import unit_free
+from veilmap.privacy.mechanisms.base import LEAST_NORM
+from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, RunningSum
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,7 @@ def can_add_up(mechanism: Mechanism, radio_map: RadioMap, seed: int | None = Non
     Noise on gradients themselves is added so only with a seed: the system's bits come in bulk.
     """
     plain = not (radio_map.propagation.between or len(radio_map.offsets) or radio_map.field)
-    how = mechanism.summand(1, 4)
-    return plain and how is not None and (how.budget == 0 or seed is not None)
-
-
-def _summand(mechanism: Mechanism, cells: int, parameters: int) -> Summand:
-    how = mechanism.summand(cells, parameters)
-    assert how is not None  # can_add_up was asked before
-    return how
+    return plain and mechanism.fused and (seed is not None or not mechanism.perturbs_uploads)
 
 
 def add_gradients(
@@ -67,29 +61,32 @@ def add_gradients(
     loss, norms = np.empty((2, links.users))
     by_theta = np.empty((links.users, len(theta)))
     windows = np.column_stack([tiles.windows[group.tiles], total.starts[group.tiles]])
-    hows = [_summand(mechanism, int(cells), len(theta)) for cells in tiles.cells]
+    hows = [mechanism.summand(int(cells), len(theta)) for cells in tiles.cells]
     how = hows[0]
-    known = (
-        links.offsets, links.user_xyz, links.bs_xyz, links.gain_db, radio_map.grid.frame,
-        radio_map.terrain, theta, windows, how.clip,
-    )  # fmt: skip
+    out = PerUser(losses=loss, by_theta=by_theta, lengths=norms)
+    given: dict[str, Any] = {
+        "step": LANES, "links": links.kernel_links(), "model": radio_map.kernel_model,
+        "windows": windows, "out": out,
+    }  # fmt: skip
     kernel: Callable[..., None] = few_cells.add_clipped
-    special: tuple[Any, ...] = ()
     if how.scale:
         limits = np.array([how.limit for how in hows])[group.tiles]
         kernel = few_cells.add_on_lattice
-        special = how.scale, limits, coins.seeds, coins.takes_part
+        rounding = Rounding(clip=how.clip, scale=how.scale, limits=limits, seeds=coins.seeds)
+        given |= {"rounding": rounding, "takes_part": coins.takes_part}
     elif how.budget:
         x, y, places = unit_free(radio_map.grid, links.mean_positions())
         kernel = few_cells.add_noisy
-        special = (how.budget, how.kappa, x, y), places, LEAST_NORM * how.clip, coins.seeds
+        shape = NoiseShape(budget=how.budget, kappa=how.kappa, axes=Axes(x=x, y=y))
+        noise = NoisePerUser(positions=places, seeds=coins.seeds)
+        given |= {"shape": shape, "noise": noise, "least": LEAST_NORM * how.clip, "clip": how.clip}
+    else:
+        given["clip"] = how.clip
 
     def part(lane: int, first: int) -> None:
-        kernel(
-            first, links.users, LANES, *known, *special, loss, by_theta, norms, total.lanes[lane]
-        )
+        kernel(first=first, total=total.lanes[lane], **given)
 
     run_all([partial(part, *lane) for lane in total.firsts()])
     if not np.isfinite(norms).all():
-        raise VeilmapError("a gradient has an entry that is not finite")
+        raise ConfigurationError("a gradient has an entry that is not finite")
     return Added(loss, norms, by_theta)

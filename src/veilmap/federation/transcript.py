@@ -2,17 +2,19 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._ids import Id
-from veilmap.errors import VeilmapError
+from veilmap._util.arrays import Array
+from veilmap._util.ids import Id
+from veilmap.errors import DataError
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.public import seen_from
-from veilmap.geometry import Grid
-from veilmap.radiomap import RadioMap
+from veilmap.geometry.grid import Grid
+from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.mechanisms import Mechanism
 
 ServerSees = Literal["uploads", "sums"]
 """The trust model: single uploads (the paper's), or only their sum (secure aggregation)."""
@@ -28,22 +30,22 @@ class SeenRound:
     clients : tuple of ids
     uploads : (n, M) float32
         Their gradients as they arrived. Kept in single precision: no attack loses by it.
-    propagation : (n, P) float
-    links : (n,) int
+    theta_gradient : (n, P) float
+    weight : (n,) int
     """
 
     broadcast: Broadcast
     clients: tuple[ClientId, ...]
     uploads: NDArray[np.float32] = field(repr=False)
-    propagation: NDArray[np.float64] = field(repr=False)
-    links: NDArray[np.int64] = field(repr=False)
+    theta_gradient: NDArray[np.float64] = field(repr=False)
+    weight: NDArray[np.int64] = field(repr=False)
 
     def only(self, users: Set[ClientId]) -> "SeenRound":
         """What it shows of some users."""
         rows = [row for row, client in enumerate(self.clients) if client in users]
         return SeenRound(
             self.broadcast, tuple(self.clients[row] for row in rows), self.uploads[rows],
-            self.propagation[rows], self.links[rows],
+            self.theta_gradient[rows], self.weight[rows],
         )  # fmt: skip
 
 
@@ -56,18 +58,18 @@ class SeenSum:
     broadcast : Broadcast
     clients : tuple of ids
         Who took part: secure aggregation hides what they sent, not that they did.
-    heights : (M,) float
+    height_gradient : (M,) float
         The weighted mean of their uploads.
-    propagation : (P,) float
-    links : int
+    theta_gradient : (P,) float
+    weight : int
         The sum of their weights.
     """
 
     broadcast: Broadcast
     clients: tuple[ClientId, ...]
-    heights: NDArray[np.float64] = field(repr=False)
-    propagation: NDArray[np.float64] = field(repr=False)
-    links: int
+    height_gradient: NDArray[np.float64] = field(repr=False)
+    theta_gradient: NDArray[np.float64] = field(repr=False)
+    weight: int
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class Transcript:
     Attributes
     ----------
     grid : Grid
-    mechanism : mapping
-        The mechanism's name and parameters, which are public.
+    mechanism : Mechanism
+        With its parameters, which are public.
     base_stations : (B, 3) float
         Public too; with ``bs`` a row for each id, so that those on one mast repeat its place.
     rounds : mapping from round to SeenRound or SeenSum
@@ -94,12 +96,12 @@ class Transcript:
     """
 
     grid: Grid
-    mechanism: Mapping[str, Any]
+    mechanism: Mechanism
     base_stations: NDArray[np.float64] = field(repr=False)
     rounds: Mapping[int, SeenRound | SeenSum] = field(default_factory=dict, repr=False)
     server_sees: ServerSees = "uploads"
     radio_map: RadioMap | None = field(default=None, repr=False)
-    bs: NDArray | None = field(default=None, repr=False)
+    bs: Array | None = field(default=None, repr=False)
     targets: Set[ClientId] | None = field(default=None, repr=False)
 
     def knowing(self, stations: NDArray[np.float64], ids: Sequence[Id]) -> "Transcript":
@@ -120,7 +122,7 @@ class Transcript:
         """One round of a server that sees every upload."""
         seen = self.rounds[number]
         if not isinstance(seen, SeenRound):
-            raise VeilmapError("this server sees only sums, no single upload")
+            raise DataError("this server sees only sums, no single upload")
         return seen if self.targets is None else seen.only(self.targets)
 
     @property
@@ -147,7 +149,9 @@ class RoundRecorder:
         return SeenRound(
             broadcast,
             tuple(update.client for update in updates),
-            np.array([u.heights for u in updates], dtype=np.float32).reshape(-1, cells),
-            np.array([u.propagation for u in updates], dtype=np.float64).reshape(len(updates), -1),
-            np.array([u.links for u in updates], dtype=np.int64),
+            np.array([u.height_gradient for u in updates], dtype=np.float32).reshape(-1, cells),
+            np.array([u.theta_gradient for u in updates], dtype=np.float64).reshape(
+                len(updates), -1
+            ),
+            np.array([u.weight for u in updates], dtype=np.int64),
         )

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from veilmap import _checks
-from veilmap.errors import VeilmapError
-from veilmap.geometry import Grid
+from veilmap._util import checks
+from veilmap._util.arrays import Floats
+from veilmap.errors import ConfigurationError
+from veilmap.geometry.grid import Grid
 
-Values = NDArray[np.float64]
 Attribute = str | int | float | Sequence[float]
 
 
@@ -20,15 +20,10 @@ class Layer:
 
     Attributes
     ----------
-    name : str
-        A short name that files may use, such as "gain".
     values : (rows, columns) float
         Row 0 is the southern one, as everywhere in a `Grid`; NaN where there is no value.
     unit : str
         "1" for pure numbers.
-    long_name : str
-        What the values are, for legends and metadata.
-    grid : Grid
     altitude : float, optional
         Height of the receivers above ground in metres, if values depend on it.
     attributes : mapping
@@ -40,21 +35,39 @@ class Layer:
     """
 
     name: str
-    values: Values = field(repr=False)
+    values: Floats = field(repr=False)
     unit: str
     long_name: str
     grid: Grid
     altitude: float | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     categories: bool = False
-    exact: Callable[[Values], Values] | None = field(default=None, repr=False)
+    exact: Callable[[Floats], Floats] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        values = np.array(_checks.floats("values", self.values), order="C")
+        values = np.array(checks.floats("values", self.values), order="C")
         if values.shape != self.grid.shape:
-            raise VeilmapError(f"values have shape {values.shape}; the grid has {self.grid.shape}")
+            raise ConfigurationError(
+                f"values have shape {values.shape}; the grid has {self.grid.shape}"
+            )
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        exact: Callable[[Floats], Floats],
+        unit: str,
+        long_name: str,
+        grid: Grid,
+        altitude: float,
+        attributes: Mapping[str, Attribute],
+        categories: bool = False,
+    ) -> "Layer":
+        """A quantity that is known at any point, at every cell's centre."""
+        values = exact(centres(grid, altitude)).reshape(grid.shape)
+        return cls(name, values, unit, long_name, grid, altitude, attributes, categories, exact)
 
     @property
     def details(self) -> dict[str, Attribute]:
@@ -62,14 +75,14 @@ class Layer:
         altitude = {} if self.altitude is None else {"altitude_m": self.altitude}
         return altitude | dict(self.attributes)
 
-    def at(self, points: ArrayLike) -> Values:
+    def at(self, points: ArrayLike) -> Floats:
         """The values at points, (n,): NaN off the grid.
 
         ``points`` are (n, 2), taken at the layer's altitude, or (n, 3).
         """
-        places = _checks.floats("points", points)
+        places = checks.floats("points", points)
         columns = 3 if places.ndim == 2 and places.shape[1] == 3 else 2
-        places = _checks.points("points", places, columns).reshape(-1, columns)
+        places = checks.points("points", places, columns).reshape(-1, columns)
         cells = self.grid.cell_of(places[:, :2])
         on_grid = cells >= 0
         found = np.full(len(places), np.nan)
@@ -77,8 +90,13 @@ class Layer:
             found[on_grid] = self.values.ravel()[cells[on_grid]]
         elif on_grid.any():
             if columns == 2 and self.altitude is None:
-                raise VeilmapError(f"{self.name} needs points with a height: (n, 3)")
+                raise ConfigurationError(f"{self.name} needs points with a height: (n, 3)")
             if columns == 2:
                 places = np.column_stack([places, np.full(len(places), self.altitude)])
             found[on_grid] = self.exact(places[on_grid])
         return found
+
+
+def centres(grid: Grid, altitude: float) -> Floats:
+    """Every cell's centre, ``altitude`` metres above ground, (M, 3)."""
+    return np.column_stack([grid.centres, np.full(grid.cells, altitude)])

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from veilmap import _checks
-from veilmap._ids import Id
-from veilmap.antennas import Antennas
-from veilmap.errors import VeilmapError
-from veilmap.geometry import Grid
-from veilmap.layers.known import checked, facts
-from veilmap.layers.layer import Attribute, Layer, Values
+from veilmap._util import checks
+from veilmap._util.arrays import Floats
+from veilmap._util.ids import Id
+from veilmap.data.antennas import Antennas
+from veilmap.errors import ConfigurationError
+from veilmap.geometry.grid import Grid
+from veilmap.layers.layer import Attribute, Layer, centres
 from veilmap.layers.servers import Servers
-from veilmap.radiomap import RadioMap
+from veilmap.model.radio_map import RadioMap
+
+_IDS_SHOWN = 5
 
 
 def gain(
@@ -28,13 +30,10 @@ def gain(
 ) -> Layer:
     """Gain from one base station to every cell's centre, in dB.
 
+    ``altitude`` is that of receivers above ground; positions are in metres.
+
     Parameters
     ----------
-    radio_map : RadioMap
-    bs_xyz : (3,) array
-        Where it is, in metres.
-    altitude : float
-        Of receivers above ground, in metres.
     station : id, optional
         Which it is: with the offset, pattern and field that the map has for it, as calibrated
         devices read it. Without an id it is isotropic and without an offset, whatever the map
@@ -45,32 +44,31 @@ def gain(
     grid : Grid, optional
         Other cells than the map's, such as larger ones.
     """
-    bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
-    grid = grid or radio_map.grid
+    bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
     whose, antennas = "the base station", None
     known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
     if station is not None:
         if azimuth is not None or beam_width is not None:
-            raise VeilmapError("a station is known by its id or has another antenna, not both")
+            raise ConfigurationError(
+                "a station is known by its id or has another antenna, not both"
+            )
         known |= facts(radio_map, station)
         whose = f"base station {station}"
     elif azimuth is not None:
-        given = () if beam_width is None else (_checks.number("beam_width", beam_width),)
-        antennas = Antennas(("0",), (_checks.number("azimuth", azimuth),), given)
+        given = () if beam_width is None else (checks.number("beam_width", beam_width),)
+        antennas = Antennas(("0",), (checks.number("azimuth", azimuth),), given)
         known |= {"azimuth_deg": antennas.azimuths[0], "beam_width_deg": antennas.beam_widths[0]}
     elif beam_width is not None:
-        raise VeilmapError("a beam of some width looks somewhere: name its azimuth")
+        raise ConfigurationError("a beam of some width looks somewhere: name its azimuth")
 
-    def exact(places: Values) -> Values:
+    def exact(places: Floats) -> Floats:
         gains = radio_map.predict(places, bs, station=station)
         if antennas is None:
             return gains
         return gains + antennas.of(np.zeros(len(places), dtype=np.int64), places, bs)
 
-    return Layer(
-        "gain", exact(centres(grid, altitude)).reshape(grid.shape), "dB",
-        f"gain from {whose}", grid, altitude, known, exact=exact,
-    )  # fmt: skip
+    about = f"gain from {whose}"
+    return Layer.of("gain", exact, "dB", about, grid or radio_map.grid, altitude, known)
 
 
 def los_probability(
@@ -85,19 +83,18 @@ def los_probability(
 
     ``station`` is its id, for the metadata: S depends on the place alone. ``grid`` as in `gain`.
     """
-    bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
-    grid = grid or radio_map.grid
-    places = centres(grid, altitude)
+    bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
     known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
     whose = "the base station"
     if station is not None:
-        known["base_station"] = checked(station, radio_map)
+        known["base_station"] = station_name(station, radio_map)
         whose = f"base station {station}"
-    return Layer(
-        "los", radio_map.los_weight(places, bs).reshape(grid.shape), "1",
-        f"probability of line of sight to {whose}", grid, altitude, known,
-        exact=lambda places: radio_map.los_weight(places, bs),
-    )  # fmt: skip
+
+    def exact(places: Floats) -> Floats:
+        return radio_map.los_weight(places, bs)
+
+    about = f"probability of line of sight to {whose}"
+    return Layer.of("los", exact, "1", about, grid or radio_map.grid, altitude, known)
 
 
 def best_server(
@@ -117,56 +114,86 @@ def best_server(
     `gain`, NaN where a station is isotropic or its beam 65° wide; without them all are isotropic,
     whatever the map knows. ``grid`` as in `gain`.
     """
-    places_of = _checks.points("stations", stations)
+    places_of = checks.points("stations", stations)
     if places_of.ndim != 2 or len(places_of) == 0:
-        raise VeilmapError(f"stations must have shape (B, 3), not {places_of.shape}")
-    altitude, grid = _checks.number("altitude", altitude), grid or radio_map.grid
+        raise ConfigurationError(f"stations must have shape (B, 3), not {places_of.shape}")
+    altitude, grid = checks.number("altitude", altitude), grid or radio_map.grid
     antennas = None
     known: dict[str, Attribute] = {"base_stations_m": places_of.ravel().tolist()}
     if ids is not None:
         if azimuths is not None or beam_widths is not None:
-            raise VeilmapError("stations are known by their ids or have other antennas, not both")
+            raise ConfigurationError(
+                "stations are known by their ids or have other antennas, not both"
+            )
         if len(ids) != len(places_of):
-            raise VeilmapError(f"{len(places_of)} base stations have {len(ids)} ids")
-        known["base_stations"] = ", ".join(checked(station, radio_map) for station in ids)
+            raise ConfigurationError(f"{len(places_of)} base stations have {len(ids)} ids")
+        known["base_stations"] = ", ".join(station_name(station, radio_map) for station in ids)
     elif azimuths is not None:
         antennas = Antennas.where_known(np.arange(len(places_of)), azimuths, beam_widths)
         known["azimuths_deg"] = np.ravel(azimuths).tolist()
     elif beam_widths is not None:
-        raise VeilmapError("beams of some width look somewhere: name their azimuths")
+        raise ConfigurationError("beams of some width look somewhere: name their azimuths")
 
     servers = Servers(radio_map, places_of, ids, antennas)
-    server, gains = servers.best(centres(grid, altitude))
+    found = servers.best(centres(grid, altitude))
+    server, gains = (values.reshape(grid.shape) for values in found)
+    number = "number of the base station with the highest gain, from 0"
+    best = "gain from the base station with the highest gain"
     return (
-        Layer(
-            "best_server", server.reshape(grid.shape), "1",
-            "number of the base station with the highest gain, from 0", grid, altitude, known,
-            categories=True, exact=lambda places: servers.best(places)[0],
-        ),
-        Layer(
-            "best_gain", gains.reshape(grid.shape), "dB",
-            "gain from the base station with the highest gain", grid, altitude, known,
-            exact=lambda places: servers.best(places)[1],
-        ),
-    )  # fmt: skip
+        Layer("best_server", server, "1", number, grid, altitude, known, True, servers.best_number),
+        Layer("best_gain", gains, "dB", best, grid, altitude, known, False, servers.best_gain),
+    )
 
 
 def obstacle_heights(radio_map: RadioMap) -> Layer:
     """Height of the virtual obstacles, in metres."""
-    return Layer(
-        "heights", radio_map.heights, "m", "height of virtual obstacles above ground",
-        radio_map.grid,
-    )  # fmt: skip
+    about = "height of virtual obstacles above ground"
+    return Layer("heights", radio_map.heights, "m", about, radio_map.grid)
 
 
-def place_of(bs_xyz: ArrayLike) -> NDArray[np.float64]:
+def place_of(bs_xyz: ArrayLike) -> Floats:
     """One base station's position, checked."""
-    bs = _checks.points("bs_xyz", bs_xyz)
+    bs = checks.points("bs_xyz", bs_xyz)
     if bs.shape != (3,):
-        raise VeilmapError(f"one base station is needed: bs_xyz of shape (3,), not {bs.shape}")
+        raise ConfigurationError(
+            f"one base station is needed: bs_xyz of shape (3,), not {bs.shape}"
+        )
     return bs
 
 
-def centres(grid: Grid, altitude: float) -> NDArray[np.float64]:
-    """Every cell's centre, ``altitude`` metres above ground, (M, 3)."""
-    return np.column_stack([grid.centres, np.full(grid.cells, altitude)])
+def station_name(station: Id, *radio_maps: RadioMap) -> str:
+    """``station`` as text, unless the maps list their base stations and this is none of them.
+
+    A map without offsets and fields has no such list: there any id may be one.
+    """
+    trained: set[str] = set()
+    for radio_map in radio_maps:
+        trained |= {*map(str, radio_map.offsets.stations)}
+        if radio_map.field is not None:
+            trained |= {*map(str, radio_map.field.ids)}
+    if trained and str(station) not in trained:
+        raise ConfigurationError(
+            f"the map knows no base station {station}; {such_as(sorted(trained))}"
+        )
+    return str(station)
+
+
+def such_as(ids: list[str]) -> str:
+    """Some of the ids, for a message."""
+    more = f" and {len(ids) - _IDS_SHOWN:,} more" if len(ids) > _IDS_SHOWN else ""
+    return f"there are {', '.join(ids[:_IDS_SHOWN])}{more}"
+
+
+def facts(radio_map: RadioMap, station: Id) -> dict[str, Attribute]:
+    """What the values of its layers depend on, for their metadata."""
+    name = station_name(station, radio_map)
+    known: dict[str, Attribute] = {"base_station": name}
+    offsets, antennas = radio_map.offsets, radio_map.antennas
+    stations = [*map(str, offsets.stations)]
+    if name in stations:
+        known["offset_db"] = offsets.values[stations.index(name)]
+    if antennas is not None and name in antennas.stations:
+        number = antennas.stations.index(name)
+        known["azimuth_deg"] = antennas.azimuths[number]
+        known["beam_width_deg"] = antennas.beam_widths[number]
+    return known

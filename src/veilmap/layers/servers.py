@@ -6,12 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilmap._ids import Id
-from veilmap.antennas import Antennas
-from veilmap.layers.layer import Values
-from veilmap.radiomap import RadioMap
+from veilmap._util.arrays import Array, Floats, Ints
+from veilmap._util.ids import Id
+from veilmap.data.antennas import Antennas
+from veilmap.model.radio_map import RadioMap
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
@@ -28,37 +27,33 @@ class Servers:
     Nothing is stronger at a distance than the strongest of the laws. So each place asks its
     nearest station, the next one and so on, until the rest is too far away to be heard better.
 
-    Attributes
-    ----------
-    radio_map : RadioMap
-    places : (B, 3) float
-        Where they are, in metres.
-    ids : (B,) ids, optional
-        As the map knows them.
-    antennas : Antennas, optional
-        Others than the map's, by the stations' numbers.
+    They are at ``places``, (B, 3), and have ``ids`` if the map knows them; ``antennas`` are others
+    than the map's, by the stations' numbers.
     """
 
     radio_map: RadioMap
-    places: Values
+    places: Floats
     ids: Sequence[Id] | None = None
     antennas: Antennas | None = None
 
-    def best(self, xyz: Values) -> tuple[Values, Values]:
+    def best(self, xyz: Floats) -> tuple[Floats, Floats]:
         """The best station's number and gain at each place; of equal ones the first."""
         server, gain = np.zeros(len(xyz)), np.full(len(xyz), -np.inf)
         for first in range(0, len(xyz), _PLACES_PER_BLOCK):
             own = slice(first, first + _PLACES_PER_BLOCK)
-            (self._near_to_far if self._falls else self._all)(xyz[own], server[own], gain[own])
+            self._near_to_far(xyz[own], server[own], gain[own])
         return server, gain
 
-    @property
-    def _falls(self) -> bool:
-        """Whether a station can be ruled out by its distance."""
-        return self.radio_map.field is None and bool((self._laws[1] <= 0).all())
+    def best_number(self, xyz: Floats) -> Floats:
+        """The best station's number at each place."""
+        return self.best(xyz)[0]
+
+    def best_gain(self, xyz: Floats) -> Floats:
+        """The best station's gain at each place, in dB."""
+        return self.best(xyz)[1]
 
     @cached_property
-    def _laws(self) -> Values:
+    def _laws(self) -> Floats:
         """Intercepts and slopes, (2, k)."""
         return self.radio_map.propagation.as_array().reshape(-1, 2).T
 
@@ -68,17 +63,7 @@ class Servers:
 
         return cKDTree(self.places)
 
-    @cached_property
-    def _names(self) -> NDArray | None:
-        return None if self.ids is None else np.array(self.ids)
-
-    def _all(self, xyz: Values, server: Values, gain: Values) -> None:
-        """Ask every station everywhere."""
-        for number in range(len(self.places)):
-            rows = np.arange(len(xyz))
-            self._ask(xyz, rows, np.full(len(xyz), number), server, gain)
-
-    def _near_to_far(self, xyz: Values, server: Values, gain: Values) -> None:
+    def _near_to_far(self, xyz: Floats, server: Floats, gain: Floats) -> None:
         """Ask stations from the nearest to the last one that might be heard better."""
         rows, asked, stations = np.arange(len(xyz)), 0, len(self.places)
         while len(rows) and asked < stations:
@@ -94,24 +79,19 @@ class Servers:
                 self._ask(xyz, rows[hopeful], numbers[hopeful, rank], server, gain)
             rows, asked = rows[hopeful], until
 
-    def _most(self, apart: Values) -> Values:
+    def _most(self, apart: Floats) -> Floats:
         """No station so far away is heard better than this, in dB."""
         intercepts, slopes = self._laws
+        if self.radio_map.field is not None or (slopes > 0).any():
+            return np.full(len(apart), np.inf)  # distance rules nothing out
         log_d = np.log10(np.maximum(apart, 1.0))  # as the model counts links under a metre
         laws = intercepts[:, None] + slopes[:, None] * log_d
-        offset = max((0.0, *self.radio_map.offsets.values))
-        return laws.max(axis=0) + offset + _ROUNDING_DB
+        most: Floats = laws.max(axis=0) + max((0.0, *self.radio_map.offsets.values)) + _ROUNDING_DB
+        return most
 
-    def _ask(
-        self,
-        xyz: Values,
-        rows: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-        server: Values,
-        gain: Values,
-    ) -> None:
+    def _ask(self, xyz: Floats, rows: Ints, numbers: Ints, server: Floats, gain: Floats) -> None:
         """One station at each of some places: it takes those where it is heard better."""
-        names = None if self._names is None else self._names[numbers]
+        names = None if self.ids is None else np.array(self.ids)[numbers]
         links = _Links(xyz[rows], self.places[numbers], names)
         found = self.radio_map.predict_links(links)
         if self.antennas is not None:
@@ -125,7 +105,7 @@ class Servers:
 class _Links:
     """Links of calibrated devices."""
 
-    user_xyz: Values
-    bs_xyz: Values
-    bs: NDArray | None
+    user_xyz: Floats
+    bs_xyz: Floats
+    bs: Array | None
     device: None = None

@@ -6,7 +6,6 @@ ground was measured says something about who was there.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -14,18 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from veilmap import _checks, _files, _threads
-from veilmap._describe import described
-from veilmap._ids import Id
-from veilmap.errors import VeilmapError
+from veilmap._util import checks, files, threads
+from veilmap._util.arrays import Floats
+from veilmap._util.ids import Id
+from veilmap._util.plain import to_plain
+from veilmap.data.measurements import Measurements
+from veilmap.errors import ConfigurationError
 from veilmap.federation import train
-from veilmap.federation.training import fingerprint
-from veilmap.geometry import Grid, trace
-from veilmap.layers.known import checked
-from veilmap.layers.layer import Attribute, Layer, Values
-from veilmap.layers.predictions import centres, place_of
-from veilmap.measurements import Measurements
-from veilmap.radiomap import RadioMap
+from veilmap.federation.config import Fingerprint
+from veilmap.geometry.grid import Grid
+from veilmap.geometry.tracing import trace
+from veilmap.layers.layer import Attribute, Layer
+from veilmap.layers.predictions import place_of, station_name
+from veilmap.model.radio_map import RadioMap
 
 # Links traced at once: with 200 cells each, 100 MB.
 _LINKS_PER_BLOCK = 20_000
@@ -34,7 +34,9 @@ _LINKS_PER_BLOCK = 20_000
 def link_coverage(grid: Grid, measurements: Measurements) -> Layer:
     """How many links cross each cell: nothing was measured where there are none."""
     if grid.crs and measurements.crs and grid.crs != measurements.crs:
-        raise VeilmapError(f"the grid is in {grid.crs}, the measurements are in {measurements.crs}")
+        raise ConfigurationError(
+            f"the grid is in {grid.crs}, the measurements are in {measurements.crs}"
+        )
     user, bs = measurements.user_xyz, measurements.bs_xyz
     total, adding = np.zeros(grid.cells, dtype=np.int64), Lock()
 
@@ -45,11 +47,10 @@ def link_coverage(grid: Grid, measurements: Measurements) -> Layer:
             np.add(total, counts, out=total)
 
     links = len(measurements)
-    _threads.run_parts(part, np.append(np.arange(0, links, _LINKS_PER_BLOCK), links))
-    return Layer(
-        "coverage", total.reshape(grid.shape).astype(np.float64), "1",
-        "measured links that cross the cell", grid, attributes={"links": links},
-    )  # fmt: skip
+    threads.run_parts(part, np.append(np.arange(0, links, _LINKS_PER_BLOCK), links))
+    values = total.reshape(grid.shape).astype(np.float64)
+    about = "measured links that cross the cell"
+    return Layer("coverage", values, "1", about, grid, attributes={"links": links})
 
 
 def spread(
@@ -67,25 +68,23 @@ def spread(
     are other cells than the maps', such as larger ones.
     """
     if len(radio_maps) < 2:
-        raise VeilmapError(f"a spread needs at least two maps, not {len(radio_maps)}")
+        raise ConfigurationError(f"a spread needs at least two maps, not {len(radio_maps)}")
     for number, radio_map in enumerate(radio_maps):
         if radio_map.grid != radio_maps[0].grid:
-            raise VeilmapError(f"map {number} has another grid than map 0; maps must share one")
-    bs, altitude = place_of(bs_xyz), _checks.number("altitude", altitude)
-    grid = grid or radio_maps[0].grid
-
+            raise ConfigurationError(
+                f"map {number} has another grid than map 0; maps must share one"
+            )
+    bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
     known: dict[str, Attribute] = {"base_station_m": bs.tolist(), "replicas": len(radio_maps)}
     if station is not None:
-        known["base_station"] = checked(station, *radio_maps)
+        known["base_station"] = station_name(station, *radio_maps)
 
-    def exact(places: Values) -> Values:
+    def exact(places: Floats) -> Floats:
         gains = [radio_map.predict(places, bs, station=station) for radio_map in radio_maps]
-        return np.std(gains, axis=0)
+        return np.asarray(np.std(gains, axis=0))
 
-    return Layer(
-        "uncertainty", exact(centres(grid, altitude)).reshape(grid.shape), "dB",
-        "standard deviation of the gain over replicas", grid, altitude, known, exact=exact,
-    )  # fmt: skip
+    about = "standard deviation of the gain over replicas"
+    return Layer.of("uncertainty", exact, "dB", about, grid or radio_maps[0].grid, altitude, known)
 
 
 def bootstrap(
@@ -104,10 +103,6 @@ def bootstrap(
 
     Parameters
     ----------
-    data : Measurements
-    grid : Grid
-    n : int
-        Replicas.
     seed : int, optional
         Of the draws and, if given, of each training's noise.
     on_replica : callable, optional
@@ -118,61 +113,38 @@ def bootstrap(
         For `veilmap.train`: the mechanism, rounds and so on. A mechanism with an ε spends it
         anew in every replica.
     """
-    replicas = _checks.whole("n", n, least=1)
-    if {"out", "resume"} & training.keys():
-        raise VeilmapError("bootstrap writes no run folders; leave out and resume away")
+    replicas = checks.whole("n", n, least=1)
+    if "recording" in training:
+        raise ConfigurationError("bootstrap records nothing of its trainings", "recording")
     rng = np.random.default_rng(seed)
-    kept = None if folder is None else _Kept.opened(Path(folder), data, grid, seed, training)
+    if folder is not None:
+        known = {"data": Fingerprint.of(data), "grid": grid, "seed": seed}
+        _claim(Path(folder), known | training)
     maps = []
     for done in range(1, replicas + 1):
         drawn = resampled(data, rng)
         noise = None if seed is None else int(rng.integers(2**32))
-        replica = kept.load(done) if kept else None
-        if replica is None:
-            replica = train(drawn, grid, seed=noise, **training).radio_map
-            if kept:
-                kept.save(done, replica)
-        maps.append(replica)
+        path = None if folder is None else Path(folder) / f"replica-{done:03d}.nc"
+        if path is not None and path.exists():
+            maps.append(RadioMap.load(path))
+        else:
+            maps.append(train(drawn, grid, seed=noise, **training).radio_map)
+            if path is not None:
+                maps[-1].save(path)
         if on_replica is not None:
             on_replica(done)
     return maps
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """Replicas in a folder, with what they are replicas of."""
-
-    folder: Path
-
-    @classmethod
-    def opened(
-        cls,
-        folder: Path,
-        data: Measurements,
-        grid: Grid,
-        seed: int | None,
-        training: Mapping[str, Any],
-    ) -> "_Kept":
-        about = {"data": fingerprint(data), "grid": described(grid), "seed": seed} | {
-            name: described(value) for name, value in training.items()
-        }
-        note = folder / "replicas.json"
-        text = json.dumps(about, indent=2, default=str) + "\n"
-        if note.exists() and note.read_text(encoding="utf-8") != text:
-            raise VeilmapError(f"{folder} holds replicas of another run; name another folder")
-        if not note.exists():
-            _files.write_text(text, note)
-        return cls(folder)
-
-    def load(self, number: int) -> RadioMap | None:
-        path = self._path(number)
-        return RadioMap.load(path) if path.exists() else None
-
-    def save(self, number: int, replica: RadioMap) -> None:
-        replica.save(self._path(number))
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"replica-{number:03d}.nc"
+def _claim(folder: Path, about: Mapping[str, Any]) -> None:
+    """Note in a folder what its replicas are of, unless they are of something else."""
+    note = folder / "replicas.json"
+    plain = {name: to_plain(value) for name, value in about.items()}
+    text = json.dumps(plain, indent=2, default=str) + "\n"
+    if not note.exists():
+        files.write_text(text, note)
+    elif note.read_text(encoding="utf-8") != text:
+        raise ConfigurationError(f"{folder} holds replicas of another run", "folder")
 
 
 def resampled(data: Measurements, rng: np.random.Generator) -> Measurements:
@@ -185,7 +157,4 @@ def resampled(data: Measurements, rng: np.random.Generator) -> Measurements:
     rows_of = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
     rows = np.concatenate([rows_of[user] for user in drawn])
     ids = np.repeat(np.arange(len(drawn)), [len(rows_of[user]) for user in drawn])
-    return Measurements(
-        ids, data.user_xyz[rows], data.bs_xyz[rows], data.gain_db[rows], data.bs[rows],
-        data.device[rows], data.crs, data.antennas,
-    )  # fmt: skip
+    return data.select(rows, user=ids)

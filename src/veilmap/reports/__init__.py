@@ -19,13 +19,11 @@ from veilmap.reports.audits import (
     write_tradeoff,
 )
 from veilmap.reports.pages import write_page
-from veilmap.reports.subjects import Subject
 
 __all__ = [
     "COLUMNS",
     "TRADEOFF_COLUMNS",
     "UNITS",
-    "Subject",
     "by_label",
     "headline",
     "label",

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from veilmap import __version__, _files, plots
+from veilmap import __version__, figures
+from veilmap._util import files
 from veilmap.attacks import PriorOnly
 from veilmap.attacks.base import When
-from veilmap.auditing import Audit
+from veilmap.auditing.audit import Audit
 from veilmap.federation.messages import ClientId
-from veilmap.plots.audits import Figure, TradeoffPoint
-from veilmap.radiomap import RadioMap
+from veilmap.figures import Figure
+from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.mechanisms import Mechanism
 
 COLUMNS = ("attack", "round", "median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100")
 UNITS = "distances in metres; ≤10: percent of users found within 10 m"
@@ -24,21 +26,21 @@ def write_audit(audit: Audit, radio_map: RadioMap, out: Path) -> list[Path]:
     """Write ``audit.json`` and the figures of one run; their paths."""
     path = out / "audit.json"
     write_json(audit.as_dict(), path)
-    files = [path, plots.save(errors_figure(audit), out / "errors.png")]
+    written = [path, figures.save(errors_figure(audit), out / "errors.png")]
     beliefs = beliefs_figure(audit, radio_map)
     if beliefs is not None:
-        files.append(plots.save(beliefs, out / "posterior.png"))
-    return files
+        written.append(figures.save(beliefs, out / "posterior.png"))
+    return written
 
 
 def write_json(content: Mapping[str, Any], path: Path) -> None:
     """Write results with the version that gave them."""
-    _files.write_json({"veilmap": __version__} | dict(content), path)
+    files.write_json({"veilmap": __version__} | dict(content), path)
 
 
 def write_tradeoff(audits: Mapping[str, Audit], out: Path) -> Path:
     """Map error against the strongest attack's, one point a run."""
-    return plots.save(tradeoff_figure(audits), out / "tradeoff.png")
+    return figures.save(tradeoff_figure(audits), out / "tradeoff.png")
 
 
 def marked(study: str, text: str) -> str:
@@ -53,14 +55,14 @@ def study_among(audits: Iterable[Audit]) -> str:
 
 def tradeoff_figure(audits: Mapping[str, Audit]) -> Figure:
     """Map error against the strongest attack's; runs whose map was never tested are left out."""
-    points = []
+    known = []
     for name, audit in audits.items():
-        median = audit.strongest.median
-        title = f"{name} ({audit.prior.users:,} users)"
-        points.append(TradeoffPoint(title, audit.mae_db, median.value, median.low, median.high))
+        if not math.isnan(audit.mae_db):
+            title, median = f"{name} ({audit.prior.users:,} users)", audit.strongest.median
+            spread = median.value, median.low, median.high
+            known.append(figures.TradeoffPoint(title, audit.mae_db, *spread))
     prior = float(np.mean([audit.prior.median.value for audit in audits.values()]))
-    known = [point for point in points if not math.isnan(point.mae_db)]
-    return plots.tradeoff_figure(known, prior, study_among(audits.values()))
+    return figures.draw(figures.TradeoffPlot(known, prior, study_among(audits.values())))
 
 
 def tradeoff_rows(audits: Mapping[str, Audit]) -> list[list[str]]:
@@ -85,9 +87,8 @@ def by_label(audits: Iterable[tuple[str, Audit]]) -> dict[str, Audit]:
 def shown_rounds(audit: Audit) -> dict[str, When]:
     """The rounds that tables and figures show: first, middle, last, and all together."""
     rounds = audit.rounds
-    shown: dict[str, When] = {}
-    for number in dict.fromkeys((rounds[0], rounds[len(rounds) // 2], rounds[-1])):
-        shown[f"round {number + 1}"] = number
+    some = rounds[0], rounds[len(rounds) // 2], rounds[-1]
+    shown: dict[str, When] = {f"round {number + 1}": number for number in some}
     if len(rounds) > 1:
         shown[f"all {len(rounds)} rounds together"] = "all"
     return shown
@@ -98,15 +99,12 @@ def label(audit: Audit) -> str:
     return label_of(audit.mechanism, audit.server_sees)
 
 
-def label_of(public: Mapping[str, Any], server_sees: str) -> str:
-    """A mechanism, by its public description, and the trust model in a few words."""
-    parts = [str(public["name"])]
-    if "noise_budget" in public:
-        parts.append(f"μ = {public['noise_budget']:g}")
-    if "tradeoff" in public:
-        parts.append(f"ρ = {public['tradeoff']:g}")
-    if "epsilon" in public:
-        parts.append(f"ε = {public['epsilon']:g}")
+def label_of(mechanism: Mechanism, server_sees: str) -> str:
+    """A mechanism with its main parameters, and the trust model in a few words."""
+    parts = [mechanism.name]
+    for name, symbol in (("noise_budget", "μ"), ("tradeoff", "ρ"), ("epsilon", "ε")):
+        if (value := getattr(mechanism, name, None)) is not None:
+            parts.append(f"{symbol} = {value:g}")
     if server_sees == "sums":
         parts.append("sums only")
     return ", ".join(parts)
@@ -134,14 +132,11 @@ def errors_figure(audit: Audit, columns: int | None = None) -> Figure:
         for title, when in shown_rounds(audit).items()
     }
     title = marked(audit.study, f"How far attackers are off ({label(audit)})")
-    return plots.cdf_figure(panels, title, columns)
+    return figures.draw(figures.ErrorShares(panels, title, columns))
 
 
 def beliefs_figure(
-    audit: Audit,
-    radio_map: RadioMap,
-    client: ClientId | None = None,
-    columns: int | None = None,
+    audit: Audit, radio_map: RadioMap, client: ClientId | None = None, columns: int | None = None
 ) -> Figure | None:
     """What an attack believes about one user; None where none believes anything.
 
@@ -163,8 +158,9 @@ def beliefs_figure(
         return None
     about = f"What the {found.attack} attack believes about user {client} ({label(audit)})"
     title = marked(audit.study, about)
-    return plots.posterior_figure(
-        radio_map.grid, radio_map.heights, beliefs, audit.truth[client], title, columns
+    position = audit.truth[client]
+    return figures.draw(
+        figures.Beliefs(radio_map.grid, radio_map.heights, beliefs, position, title, columns)
     )
 
 

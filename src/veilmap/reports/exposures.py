@@ -1,21 +1,20 @@
 """What the server sees of one user on paper: uploads under every scheme, and attacks on them."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from veilmap import _html, plots
-from veilmap._html import Html
-from veilmap.auditing import Audit
-from veilmap.errors import VeilmapError
-from veilmap.exposing import SENT, Exposure, Knobs, Scheme, Witness
+from veilmap import figures
+from veilmap.auditing.audit import Audit
+from veilmap.auditing.exposure import SENT, Exposure, Knobs, Received, Witness
+from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
-from veilmap.geometry import Grid
-from veilmap.pictures import MapPanel, Maps
+from veilmap.figures.content import MapPanel, Maps
+from veilmap.geometry.grid import Grid
+from veilmap.privacy.mechanisms import Mechanism
+from veilmap.reports import html
 from veilmap.reports.audits import metres
-from veilmap.reports.subjects import Subject
+from veilmap.reports.html import Html
+from veilmap.runs.opened import OpenRun
 
 _COLUMNS = 2
 _SCALE = "√|gradient| or √σ (dB per √m)"
@@ -30,7 +29,7 @@ def comparable(grid: Grid) -> bool:
     return grid.cells <= _MOST_CELLS
 
 
-def typical_user(subject: Subject, audit: Audit | None) -> ClientId:
+def typical_user(run: OpenRun, audit: Audit | None) -> ClientId:
     """The user whom the strongest attack places as well as the median one.
 
     Where nothing was scored: whose first kept upload is as large as the median one, or, if only
@@ -41,57 +40,63 @@ def typical_user(subject: Subject, audit: Audit | None) -> ClientId:
         placed = audit.estimates[best.attack].placed[best.when]
         sizes, clients = placed.errors(audit.truth), placed.clients
     else:
-        first = subject.run.transcript.rounds[subject.witness.rounds[0]]
-        clients = first.clients
-        sizes = (
-            np.linalg.norm(first.uploads, axis=1)
-            if isinstance(first, SeenRound)
-            else np.arange(len(clients), dtype=np.float64)
-        )
+        first = run.transcript().rounds[run.attackable_rounds()[0]]
+        clients, sizes = first.clients, np.arange(len(first.clients), dtype=np.float64)
+        if isinstance(first, SeenRound):
+            sizes = np.linalg.norm(first.uploads, axis=1)
     return clients[int(np.argsort(sizes, kind="stable")[len(sizes) // 2])]
 
 
-def knobs_of(public: Mapping[str, Any]) -> Knobs:
+def knobs_of(mechanism: Mechanism) -> Knobs:
     """The mechanism's own parameters, and usual ones for those that it does not have."""
     return Knobs(
-        noise_budget=public.get("noise_budget", _PLAIN.noise_budget),
-        tradeoff=public.get("tradeoff", _PLAIN.tradeoff),
-        clip=public["clip"],
+        noise_budget=getattr(mechanism, "noise_budget", _PLAIN.noise_budget),
+        tradeoff=getattr(mechanism, "tradeoff", _PLAIN.tradeoff),
+        clip=mechanism.clip,
     )
 
 
-def section(subject: Subject, user: ClientId, level: int) -> list[Html]:
+def user_named(run: OpenRun, text: str) -> ClientId:
+    """The user of a kept round whose id reads like this."""
+    witness = run.witness()
+    users = (user for number in run.attackable_rounds() for user in witness.users(number))
+    for user in users:
+        if str(user) == text:
+            return user
+    raise ConfigurationError(f"user: {text} took part in no kept round of {run.path}", "user")
+
+
+def section(run: OpenRun, user: ClientId, level: int) -> list[Html]:
     """One user in the first and last kept round that they took part in, under headings."""
-    transcript = subject.run.transcript
+    witness = run.witness()
+    transcript = witness.transcript
     knobs = knobs_of(transcript.mechanism)
-    rounds = subject.rounds_of(user)
-    parts = [_html.paragraph(_explained(transcript, knobs, known=subject.data is not None))]
+    rounds = [number for number in run.attackable_rounds() if user in witness.users(number)]
+    parts = [html.paragraph(_explained(transcript, knobs, known=run.data is not None))]
     for number in dict.fromkeys((rounds[0], rounds[-1])):
-        exposure, left_out = _looked_at(subject.witness, transcript, user, number, knobs)
-        parts.append(_html.heading(f"User {user} in round {number + 1}", level))
+        exposure, left_out = _looked_at(witness, user, number, knobs)
+        parts.append(html.heading(f"User {user} in round {number + 1}", level))
         if left_out:
-            parts.append(_html.paragraph(f"Only what was sent is shown: {left_out}."))
+            parts.append(html.paragraph(f"Only what was sent is shown: {left_out}."))
         picture = _picture(exposure, transcript, knobs)
-        parts.append(_html.picture(plots.png(plots.draw(picture)), picture.caption))
+        parts.append(html.picture(figures.png(picture), picture.caption))
         if any(scheme.estimates for scheme in exposure.schemes.values()):
             parts.append(_table(exposure, knobs))
         if exposure.pending:
             names = ", ".join(exposure.pending)
-            parts.append(_html.paragraph(f"The map is too large to try {names} on it here."))
+            parts.append(html.paragraph(f"The map is too large to try {names} on it here."))
     return parts
 
 
-def _looked_at(
-    witness: Witness, transcript: Transcript, user: ClientId, number: int, knobs: Knobs
-) -> tuple[Exposure, str]:
+def _looked_at(witness: Witness, user: ClientId, number: int, knobs: Knobs) -> tuple[Exposure, str]:
     """The exposure, and why it lacks what might have been sent, if it does."""
     _prepare(witness, number)
-    if transcript.server_sees == "uploads":
+    if witness.transcript.server_sees == "uploads":
         return witness.upload(user, number, knobs), ""
     try:
         return witness.sum(user, number, knobs), ""
     except VeilmapError as error:  # too many users to add up here
-        received = Witness(transcript)
+        received = Witness(witness.transcript)
         _prepare(received, number)
         return received.sum(user, number, knobs), str(error)
 
@@ -116,14 +121,12 @@ def _explained(transcript: Transcript, knobs: Knobs, *, known: bool) -> str:
         " geometry-aligned noise, drawn for this report. The ring is where the user was: this page"
         " is for who holds the measurements anyway."
     )
-    public = transcript.mechanism
+    signs = {"noise_budget": "μ", "tradeoff": "ρ"}
     lacking = [
-        f"{sign} = {value:g}"
-        for name, sign, value in (
-            ("noise_budget", "μ", knobs.noise_budget), ("tradeoff", "ρ", knobs.tradeoff),
-        )
-        if name not in public
-    ]  # fmt: skip
+        f"{sign} = {getattr(knobs, name):g}"
+        for name, sign in signs.items()
+        if not hasattr(transcript.mechanism, name)
+    ]
     if lacking:
         words += f" This run's mechanism has no such parameters; taken are {', '.join(lacking)}."
     return words
@@ -133,13 +136,10 @@ def _picture(exposure: Exposure, transcript: Transcript, knobs: Knobs) -> Maps:
     """What is received under every scheme, and the noise's σ."""
     shape = transcript.grid.shape
     titles = _titles(knobs)
-    panels = [
-        MapPanel(
-            titles[name], np.sqrt(np.abs(scheme.received)).reshape(shape),
-            exposure.position, scheme.estimates,
-        )
-        for name, scheme in _in_order(exposure).items()
-    ]  # fmt: skip
+    panels = []
+    for name, scheme in _in_order(exposure).items():
+        values = np.sqrt(np.abs(scheme.received)).reshape(shape)
+        panels.append(MapPanel(titles[name], values, exposure.position, scheme.estimates))
     if exposure.deviations is not None:
         deviations = np.sqrt(exposure.deviations).reshape(shape)
         panels.insert(-1, MapPanel("σ of the aligned noise", deviations, exposure.position))
@@ -150,15 +150,13 @@ def _picture(exposure: Exposure, transcript: Transcript, knobs: Knobs) -> Maps:
 
 
 def _caption(exposure: Exposure) -> str:
-    what = (
-        f"User {exposure.user}'s gradient" if exposure.summed is None
-        else f"The mean gradient of {exposure.summed:,} users, user {exposure.user} among them,"
-    )  # fmt: skip
+    what, own = f"User {exposure.user}'s gradient", "its"
+    if exposure.summed is not None:
+        what = f"The mean gradient of {exposure.summed:,} users, user {exposure.user} among them,"
+        own = "their own"
     words = f"{what} in round {exposure.round + 1} under every scheme"
-    if exposure.norm is not None:
-        own = "its" if exposure.summed is None else "their own"
-        words += f"; {own} norm before clipping is {exposure.norm:.2g}"
-    return words
+    norm = f"; {own} norm before clipping is {exposure.norm or 0:.2g}"
+    return words if exposure.norm is None else words + norm
 
 
 def _titles(knobs: Knobs) -> dict[str, str]:
@@ -170,7 +168,7 @@ def _titles(knobs: Knobs) -> dict[str, str]:
     }
 
 
-def _in_order(exposure: Exposure) -> dict[str, Scheme]:
+def _in_order(exposure: Exposure) -> dict[str, Received]:
     """Schemes with what was sent at the end."""
     order = [name for name in (*_PLAIN.schemes, SENT) if name in exposure.schemes]
     return {name: exposure.schemes[name] for name in order}
@@ -183,7 +181,7 @@ def _table(exposure: Exposure, knobs: Knobs) -> Html:
     attacks = dict.fromkeys(name for scheme in schemes.values() for name in scheme.estimates)
     what = "Metres between" if exposure.position is not None else "Places (x, y in metres) of"
     truth = " and the truth" if exposure.position is not None else ""
-    return _html.table(
+    return html.table(
         f"{what} attackers' estimates{truth}: user {exposure.user}, round {exposure.round + 1}",
         ["attack", *(titles[name] for name in schemes)],
         [[attack, *(_found(exposure, name, attack) for name in schemes)] for attack in attacks],

@@ -3,13 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import _html, layers, plots
-from veilmap._html import Html
-from veilmap.federation.folder import RunFolder
-from veilmap.geometry import Grid
-from veilmap.layers.predictions import centres
-from veilmap.reports.subjects import Subject
-from veilmap.scene import Scene
+from veilmap import figures, layers
+from veilmap.geometry.grid import Grid
+from veilmap.layers.layer import centres
+from veilmap.reports import html
+from veilmap.reports.html import Html
+from veilmap.runs.opened import OpenRun
+from veilmap.scenes.scene import Scene
 
 _ALTITUDE = 1.5
 
@@ -38,36 +38,48 @@ def outdoors(
     return np.where(heights == 0, values, _INDOORS)
 
 
-def section(subject: Subject) -> list[Html]:
+def section(run: OpenRun) -> list[Html]:
     """Heights, and gain from the base station in the middle."""
-    radio_map, scene = subject.run.radio_map, subject.scene
-    grid = radio_map.grid
-    shown = [
-        _html.picture(
-            plots.png(plots.heights_figure(grid, radio_map.heights, "learned heights")),
-            "Learned heights of the virtual obstacles",
-            f"Map of the learned obstacle heights, up to {radio_map.heights.max():.0f} m",
-        )
-    ]
+    radio_map, scene = run.radio_map(), run.scene
+    shown = [_heights(radio_map.grid, radio_map.heights, "learned obstacle", "virtual obstacles")]
     if scene is not None:
-        figure = plots.heights_figure(grid, scene.heights, "true heights")
-        seen = f"Map of the true building heights, up to {scene.heights.max():.0f} m"
-        shown.append(_html.picture(plots.png(figure), "True heights of the buildings", seen))
-    stations, ids = RunFolder(subject.folder).base_stations()
+        shown.append(_heights(radio_map.grid, scene.heights, "true building", "buildings"))
+    stations, ids = run.stations
     if len(stations) == 0:
-        shown.append(
-            _html.paragraph("This run was not told where base stations are: no gain is shown.")
-        )
-        return [_html.pictures(shown)]
-    number = nearest_to_middle(grid, stations)
+        said = html.paragraph("This run was not told where base stations are: no gain is shown.")
+        return [html.pictures([*shown, said])]
+    number = nearest_to_middle(radio_map.grid, stations)
     bs, name = stations[number], ids[number]
     gain = layers.gain(radio_map, bs, _ALTITUDE, station=name).values
     if scene is None:
-        figure = plots.gain_figure(grid, gain, bs, "predicted gain at 1.5 m")
-        shown.append(_gain_picture(plots.png(figure), "Predicted", name, gain))
+        shown.append(_gain(radio_map.grid, gain, bs, name, "predicted"))
     else:
         shown += _against_truth(scene, outdoors(scene, gain), bs, name)
-    return [_html.pictures(shown)]
+    return [html.pictures(shown)]
+
+
+def _heights(grid: Grid, values: NDArray[np.float64], which: str, things: str) -> Html:
+    title = f"{which.split(maxsplit=1)[0]} heights"
+    seen = f"Map of the {which} heights, up to {values.max():.0f} m"
+    picture = figures.heights(grid, values, title)
+    return html.picture(figures.png(picture), f"{title.capitalize()} of the {things}", seen)
+
+
+def _gain(
+    grid: Grid,
+    values: NDArray[np.float64],
+    bs: NDArray[np.float64],
+    name: str,
+    which: str,
+    limits: tuple[float | None, float | None] = (None, None),
+) -> Html:
+    picture = figures.gain(grid, values, bs, f"{which} gain at 1.5 m", limits)
+    words = f"gain from base station {name}"
+    return html.picture(
+        figures.png(picture),
+        f"{which.capitalize()} {words}, the one nearest to the middle, at 1.5 m",
+        f"Map of the {which} {words}, {np.nanmin(values):.0f} to {np.nanmax(values):.0f} dB",
+    )
 
 
 def _against_truth(
@@ -76,31 +88,12 @@ def _against_truth(
     """Predicted and true gain in the same colours, and how far they are apart."""
     grid, truth = scene.grid, true_gain(scene, bs)
     limits = (float(np.nanmin([gain, truth])), float(np.nanmax([gain, truth])))
-    shown = [
-        _gain_picture(
-            plots.png(plots.gain_figure(grid, values, bs, f"{which} gain at 1.5 m", limits)),
-            which.capitalize(), name, values,
-        )
-        for which, values in (("predicted", gain), ("true", truth))
-    ]  # fmt: skip
-    error = gain - truth
-    figure = plots.error_figure(grid, error, bs, "error of the gain")
-    size = float(np.nanmean(np.abs(error)))
-    shown.append(
-        _html.picture(
-            plots.png(figure),
-            f"Predicted less true gain from base station {name}: {size:.1f} dB apart on average"
-            " over this ground; white where they agree",
-            f"Map of the gain's error from base station {name}, {size:.1f} dB on average",
-        )
+    size = float(np.nanmean(np.abs(gain - truth)))
+    error = html.picture(
+        figures.png(figures.gain_error(grid, gain - truth, bs, "error of the gain")),
+        f"Predicted less true gain from base station {name}: {size:.1f} dB apart on average"
+        " over this ground; white where they agree",
+        f"Map of the gain's error from base station {name}, {size:.1f} dB on average",
     )
-    return shown
-
-
-def _gain_picture(png: bytes, which: str, name: str, gain: NDArray[np.float64]) -> Html:
-    low, high = float(np.nanmin(gain)), float(np.nanmax(gain))
-    return _html.picture(
-        png,
-        f"{which} gain from base station {name}, the one nearest to the middle, at 1.5 m",
-        f"Map of the {which.lower()} gain from base station {name}, {low:.0f} to {high:.0f} dB",
-    )
+    both = (("predicted", gain), ("true", truth))
+    return [*(_gain(grid, values, bs, name, which, limits) for which, values in both), error]

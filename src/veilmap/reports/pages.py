@@ -1,16 +1,23 @@
 """Runs on a page of their own: what each is, its map, its training, and what attackers find."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from veilmap import __version__, _files, _html, auditing, plots
-from veilmap._html import Html
-from veilmap.auditing import Audit
-from veilmap.errors import VeilmapError
+import numpy as np
+
+from veilmap import __version__, figures
+from veilmap._util import files
+from veilmap.auditing import audit
+from veilmap.auditing.audit import Audit
+from veilmap.errors import ConfigurationError
+from veilmap.federation import HistoryRow
 from veilmap.federation.messages import ClientId
-from veilmap.reports import audits, exposures, maps, training, words
-from veilmap.reports.subjects import Subject
+from veilmap.figures.content import Curves, Kind, Line, Panel, Values
+from veilmap.reports import audits, exposures, html, maps, words
+from veilmap.reports.html import Html
+from veilmap.runs.opened import OpenRun
 
 _COLUMNS = 2  # of panels: more are too small on paper and on phones
 
@@ -26,7 +33,7 @@ _TOO_LARGE = (
 
 
 def write_page(
-    subjects: Sequence[Subject],
+    runs: Mapping[str, OpenRun],
     path: Path,
     *,
     user: str | None = None,
@@ -36,81 +43,88 @@ def write_page(
 
     Parameters
     ----------
-    subjects : runs
+    runs : finished runs by name
     path : Path
     user : str, optional
-        Whom to look at, by id; by default a typical user of each run.
+        The user to show, by id; by default a typical user of each run.
     on_step : callable, optional
-        Told what is being done.
+        Called with what is being done.
     """
-    chosen = _users(subjects, user)
+    for run in runs.values():
+        run.finished_map()  # an error before the work, not after some of it
+    chosen = _users(runs, user)
     say = on_step or (lambda step: None)
     found: dict[str, Audit] = {}
-    for subject in subjects:
-        if subject.auditable and exposures.comparable(subject.run.radio_map.grid):
-            say(f"attacking {subject.name}")
-            assert subject.data is not None
-            found[subject.name] = auditing.audit(subject.run, subject.data, test=subject.test)
+    for name, run in runs.items():
+        if _is_auditable(run) and exposures.comparable(run.radio_map().grid):
+            say(f"attacking {name}")
+            assert run.data is not None
+            found[name] = audit.audit(run.run, run.data, test=run.test)
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    body = [_html.paragraph(f"Written by veilmap {__version__}, {when}.")]
-    if len(subjects) > 1:
-        body.append(_html.contents((_anchor(i), s.name) for i, s in enumerate(subjects)))
-        body += _tradeoff(subjects, found)
-    for number, subject in enumerate(subjects):
-        say(f"drawing {subject.name}")
+    body = [html.paragraph(f"Written by veilmap {__version__}, {when}.")]
+    if len(runs) > 1:
+        body.append(html.contents((_anchor(i), name) for i, name in enumerate(runs)))
+        body += _tradeoff(runs, found)
+    for number, (name, run) in enumerate(runs.items()):
+        say(f"drawing {name}")
         level = 2
-        if len(subjects) > 1:  # else the page's title says it
-            words = audits.marked(subject.study, f"Run {subject.name}")
-            body.append(_html.heading(words, level, _anchor(number)))
+        if len(runs) > 1:  # else the page's title says it
+            words = audits.marked(run.study, f"Run {name}")
+            body.append(html.heading(words, level, _anchor(number)))
             level += 1
-        body += _about(subject, found.get(subject.name), chosen.get(subject.name), level)
-    title = f"Run {subjects[0].name}" if len(subjects) == 1 else f"{len(subjects)} runs compared"
-    title = audits.marked(next((s.study for s in subjects if s.study), ""), title)
-    _files.write_text(_html.page(title, body), path)
+        body += _about(run, found.get(name), chosen.get(name), level)
+    title = f"Run {next(iter(runs))}" if len(runs) == 1 else f"{len(runs)} runs compared"
+    title = audits.marked(next((run.study for run in runs.values() if run.study), ""), title)
+    files.write_text(html.page(title, body), path)
 
 
-def _users(subjects: Sequence[Subject], user: str | None) -> dict[str, ClientId]:
+def _users(runs: Mapping[str, OpenRun], user: str | None) -> dict[str, ClientId]:
     """The wanted user of every run that can show one, checked before any work is done."""
     if user is None:
         return {}
-    kept = [subject for subject in subjects if subject.witness.rounds]
+    kept = {name: run for name, run in runs.items() if run.attackable_rounds()}
     if not kept:
-        raise VeilmapError("--user: no uploads were kept to look at; train with --keep-uploads")
-    return {subject.name: subject.user_named(user) for subject in kept}
+        raise ConfigurationError("user: no uploads were kept to look at (keep_uploads)", "user")
+    return {name: exposures.user_named(run, user) for name, run in kept.items()}
+
+
+def _is_auditable(run: OpenRun) -> bool:
+    """Whether attacks can be scored."""
+    return run.data is not None and bool(run.attackable_rounds())
 
 
 def _anchor(number: int) -> str:
     return f"run-{number + 1}"
 
 
-def _about(subject: Subject, audit: Audit | None, user: ClientId | None, level: int) -> list[Html]:
+def _about(run: OpenRun, audit: Audit | None, user: ClientId | None, level: int) -> list[Html]:
     """All sections about one run, with headings of a level."""
     parts = [
-        _html.facts(words.facts(subject)),
-        _heading(subject, "The map", level),
-        *maps.section(subject),
-        _heading(subject, "Training", level),
-        *training.section(subject.run.history, withheld=subject.withheld),
-        _heading(subject, "What the server sees", level),
+        html.facts(words.facts(run)),
+        _heading(run, "The map", level),
+        *maps.section(run),
+        _heading(run, "Training", level),
+        *training_section(run.history(), withheld=bool(run.withheld)),
+        _heading(run, "What the server sees", level),
     ]
-    if not subject.run.transcript.rounds:
-        return [*parts, _html.paragraph(words.NO_UPLOADS)]
-    if not subject.witness.rounds:
-        return [*parts, _html.paragraph(words.ONLY_FIELDS)]
+    if not run.kept_rounds():
+        return [*parts, html.paragraph(words.NO_UPLOADS)]
+    if not run.attackable_rounds():
+        return [*parts, html.paragraph(words.ONLY_FIELDS)]
     if user is None:
-        user = exposures.typical_user(subject, audit)
-        parts.append(_html.paragraph(_typical(user, audit)))
-    parts += exposures.section(subject, user, level + 1)
-    parts.append(_heading(subject, "What attackers find: the audit", level))
+        user = exposures.typical_user(run, audit)
+        parts.append(html.paragraph(_typical(user, audit)))
+    parts += exposures.section(run, user, level + 1)
+    parts.append(_heading(run, "What attackers find: the audit", level))
     if audit is None:
-        why = f"The measurements are not at hand, so nothing can be scored: {subject.missing}."
-        return [*parts, _html.paragraph(_TOO_LARGE if subject.auditable else why)]
-    return parts + _audit(subject, audit, user)
+        why = f"The measurements are not at hand, so nothing can be scored: {run.missing}."
+        return [*parts, html.paragraph(_TOO_LARGE if _is_auditable(run) else why)]
+    return parts + _audit(run, audit, user)
 
 
-def _heading(subject: Subject, text: str, level: int) -> Html:
-    """Of a section, which in a study is marked as one."""
-    return _html.heading(audits.marked(subject.study, text), level)
+def _heading(run: OpenRun, text: str, level: int) -> Html:
+    """The heading of a section, which in a study is marked as one."""
+    return html.heading(audits.marked(run.study, text), level)
 
 
 def _typical(user: ClientId, audit: Audit | None) -> str:
@@ -123,55 +137,130 @@ def _typical(user: ClientId, audit: Audit | None) -> str:
     )
 
 
-def _audit(subject: Subject, audit: Audit, user: ClientId) -> list[Html]:
+def _audit(run: OpenRun, audit: Audit, user: ClientId) -> list[Html]:
     """The table, the figures and what was promised."""
     strongest, least, _ = audits.headline(audit).split("\n")
     label = audits.label(audit)
     parts = [
-        _html.paragraph(f"{strongest} {least}"),
-        _html.paragraph(f"Promise: {words.promise(subject)} {_LIMITS}"),
-        _html.table(
+        html.paragraph(f"{strongest} {least}"),
+        html.paragraph(f"Promise: {words.promise(run)} {_LIMITS}"),
+        html.table(
             f"Where attackers place the users: {label}; {audits.UNITS}",
             audits.COLUMNS,
             audits.table_rows(audit),
         ),
-        _html.picture(
-            plots.png(audits.errors_figure(audit, _COLUMNS)),
+        html.picture(
+            figures.png(audits.errors_figure(audit, _COLUMNS)),
             "Share of users whom attacks find within a distance; further left is closer",
             f"Curves of the share of users found within a distance, an attack each. {strongest}",
         ),
     ]
-    beliefs = audits.beliefs_figure(audit, subject.run.radio_map, user, _COLUMNS)
+    beliefs = audits.beliefs_figure(audit, run.radio_map(), user, _COLUMNS)
     if beliefs is not None:
         caption = f"Where an attack that knows the defence believes user {user} to be"
-        parts.append(_html.picture(plots.png(beliefs), caption))
+        parts.append(html.picture(figures.png(beliefs), caption))
     return parts
 
 
-def _tradeoff(subjects: Sequence[Subject], found: Mapping[str, Audit]) -> list[Html]:
+def _tradeoff(runs: Mapping[str, OpenRun], found: Mapping[str, Audit]) -> list[Html]:
     """Map error against the strongest attack, and who is missing there."""
     study = audits.study_among(found.values())
-    parts = [_html.heading(audits.marked(study, "Map error against the strongest attack"))]
-    missing = [subject.name for subject in subjects if subject.name not in found]
+    parts = [html.heading(audits.marked(study, "Map error against the strongest attack"))]
+    missing = [name for name in runs if name not in found]
     if found:
         named = audits.by_label((name, audit) for name, audit in found.items())
         caption = (
             "Map error against the strongest attack's median error: up, attacks are further off"
         )
         parts += [
-            _html.picture(plots.png(audits.tradeoff_figure(named)), caption),
-            _html.table(
+            html.picture(figures.png(audits.tradeoff_figure(named)), caption),
+            html.table(
                 "Map error against the strongest attack",
                 audits.TRADEOFF_COLUMNS,
                 audits.tradeoff_rows(named),
             ),
         ]
-    large = [subject.name for subject in subjects if subject.auditable and subject.name in missing]
+    large = [name for name in missing if _is_auditable(runs[name])]
     wanting = [name for name in missing if name not in large]
     for why, names in (
         ("for want of kept uploads or measurements", wanting),
         ("because their maps have too many cells to attack them here", large),
     ):
         if names:
-            parts.append(_html.paragraph(f"Not compared, {why}: {', '.join(names)}."))
+            parts.append(html.paragraph(f"Not compared, {why}: {', '.join(names)}."))
     return parts
+
+
+# ---- how training went
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """A field of the history; what to say where no round has it, or where it is 0 throughout."""
+
+    field: str
+    name: str
+    unit: str
+    caption: str
+    unknown: str
+    zero: str = ""
+
+
+_WITHHELD = (
+    "Only what comes out of noisy sums, and public facts, is published of this run: no loss, no"
+    " error of the map, and no ε where a seed makes the noise computable."
+)
+
+_QUANTITIES = (
+    _Quantity(
+        "loss", "loss", "dB²", "Mean squared error of the map on the users' own links",
+        "The loss is not known: it stayed with the users.",
+    ),
+    _Quantity(
+        "mae_db", "MAE", "dB", "Mean absolute error of the map on test users",
+        "The map's error over the rounds is not known: there were no test users.",
+    ),
+    _Quantity(
+        "noise_energy", "noise energy Σσ²", "dB⁴/m²", "Energy of a user's noise, on average",
+        "The noise's energy is not known: it stayed with the users.", "No noise was added.",
+    ),
+    _Quantity(
+        "epsilon", "ε", "", "ε spent so far by the user who spent most",
+        "There is no ε to show: this mechanism has no (ε, δ) guarantee.",
+    ),
+)  # fmt: skip
+
+
+def training_section(history: list[HistoryRow], *, withheld: bool = False) -> list[Html]:
+    """A curve for each quantity that is known, a sentence for each that is not.
+
+    Of a run with a guarantee what is measured on data is ``withheld``.
+    """
+    shown, said = [], [_WITHHELD] if withheld else []
+    for quantity in _QUANTITIES:
+        values = np.array([getattr(row, quantity.field) for row in history], dtype=np.float64)
+        known = np.isfinite(values)
+        if not known.any():
+            said += [] if withheld else [quantity.unknown]
+        elif quantity.zero and not values[known].any():
+            said.append(quantity.zero)
+        else:
+            rounds = np.array([row.round + 1.0 for row in history])
+            shown.append(_curve(quantity, rounds[known], values[known]))
+    return [
+        *([html.pictures(shown)] if shown else []),
+        *([html.paragraph(" ".join(said))] if said else []),
+    ]
+
+
+def _curve(quantity: _Quantity, rounds: Values, values: Values) -> Html:
+    kind: Kind = "line" if len(rounds) > 1 else "dots"
+    label = f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
+    panel = Panel("", "round", label, (Line(quantity.name, rounds, values, kind=kind),))
+    picture = Curves(quantity.field, quantity.caption, (panel,))
+    first, last = (f"{values[i]:.3g} {quantity.unit}".rstrip() for i in (0, -1))
+    seen = (
+        f"Curve over rounds: {quantity.name} is {first} in round {rounds[0]:.0f} and {last} in"
+        f" round {rounds[-1]:.0f}"
+    )
+    return html.picture(figures.png(picture), quantity.caption, seen)

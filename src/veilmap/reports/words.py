@@ -1,11 +1,12 @@
 """A run in words: what it is, and what it promises."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
-from veilmap import accounting
-from veilmap.reports.subjects import Subject
+from veilmap._util.plain import to_plain
+from veilmap.federation.config import Fingerprint
+from veilmap.privacy import accounting
+from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
+from veilmap.runs.opened import OpenRun
 
 NO_UPLOADS = "This run kept no uploads: train with `--keep-uploads` to see attacks."
 ONLY_FIELDS = (
@@ -31,73 +32,73 @@ _TRUST = {
 }
 
 
-def facts(subject: Subject) -> list[tuple[str, str]]:
+def facts(run: OpenRun) -> list[tuple[str, str]]:
     """What a reader should know first."""
-    run, config = subject.run, subject.config
-    rows, columns = run.radio_map.grid.shape
-    made = subject.command
+    transcript, grid = run.transcript(), run.radio_map().grid
+    rows, columns = grid.shape
+    made = None if run.data is None else run.command
     return [
-        ("Mechanism", mechanism(run.transcript.mechanism)),
-        ("The server sees", _TRUST[run.transcript.server_sees]),
-        ("Promise", promise(subject)),
-        ("Rounds", _rounds(subject)),
-        ("Learned from", _learned_from(config["data"])),
-        ("Map", f"{columns} × {rows} cells of {run.radio_map.grid.cell_size:g} m"),
-        ("Map error", _map_error(subject)),
-        ("Measurements", _measurements(subject)),
+        ("Mechanism", mechanism(transcript.mechanism)),
+        ("The server sees", _TRUST[transcript.server_sees]),
+        ("Promise", promise(run)),
+        ("Rounds", _rounds(run)),
+        ("Learned from", _learned_from(run.config.data)),
+        ("Map", f"{columns} × {rows} cells of {grid.cell_size:g} m"),
+        ("Map error", _map_error(run)),
+        ("Measurements", _measurements(run)),
         # In pieces, so that lines break between options.
         *([("To make it again", f"`{made}`".replace(" --", "` `--"))] if made else []),
     ]
 
 
-def mechanism(public: Mapping[str, Any]) -> str:
+def mechanism(used: Mechanism) -> str:
     """What clients do to their gradients."""
-    return _MECHANISMS[public["name"]].format(**public)
+    return _MECHANISMS[used.name].format(**to_plain(used))
 
 
-def promise(subject: Subject) -> str:
+def promise(run: OpenRun) -> str:
     """The guarantee and what it rests on, or why there is none."""
-    history, public = subject.run.history, subject.run.transcript.mechanism
-    spent = history[-1].epsilon if history else math.nan
-    made = accounting.promise(public, spent, subject.config["seed"])
+    used = run.config.mechanism
+    made = accounting.promise(used, run.spent(), run.config.seed)
     if math.isnan(made.epsilon):
         return f"{made.words}."
+    assert isinstance(used, AggregateGaussian)
     return (
         f"{made.words}. It rests on sums being all that the server sees, and on at least"
-        f" {1 - public['dropout']:.0%} of a round's users adding their noise."
+        f" {1 - used.dropout:.0%} of a round's users adding their noise."
     )
 
 
-def _learned_from(data: Mapping[str, Any] | None) -> str:
+def _learned_from(data: Fingerprint | None) -> str:
     """Who measured; under a guarantee nobody says how often."""
     if data is None:
         return "users on nodes of their own"
-    links = f" with {data['links']:,} links" if "links" in data else ""
-    return f"{data['users']:,} users{links}"
+    links = "" if data.links is None else f" with {data.links:,} links"
+    return f"{data.users:,} users{links}"
 
 
-def _rounds(subject: Subject) -> str:
-    """How many were played, and how many of them came to nothing."""
-    history, asked = subject.run.history, subject.config["rounds"]
+def _rounds(run: OpenRun) -> str:
+    """The number of rounds played, and of those among them that were discarded."""
+    history, asked = run.history(), run.config.rounds
     words = f"{len(history)}" if len(history) == asked else f"{len(history)} of {asked}"
     unopened = sum(not row.opened for row in history)
     return f"{words}, {unopened} of them without enough answers" if unopened else words
 
 
-def _map_error(subject: Subject) -> str:
-    mae_db = subject.mae_db
+def _map_error(run: OpenRun) -> str:
+    mae_db = run.mae_db
     if math.isnan(mae_db):
-        if subject.withheld:
+        if run.withheld:
             return "not published"
         return "not measured: no test users were at hand"
     return f"{mae_db:.2f} dB on average (MAE) on test users"
 
 
-def _measurements(subject: Subject) -> str:
-    if subject.data is None:
-        return f"not at hand: {subject.missing}"
-    if subject.source is None:
+def _measurements(run: OpenRun) -> str:
+    if run.data is None:
+        return f"not at hand: {run.missing}"
+    if run.source is None:
         return "named by hand for this report, and the run's own"
-    if subject.source.data is None:
-        return f"synthetic city {subject.source.city}, whose truth is known"
-    return subject.source.data.name
+    if run.source.data is None:
+        return f"synthetic city {run.source.city}, whose truth is known"
+    return run.source.data.name

@@ -12,14 +12,14 @@ from starlette.exceptions import HTTPException
 
 from veilmap import __version__
 from veilmap.errors import VeilmapError
-from veilmap.web import answers, events
-from veilmap.web.desk import Desk
-from veilmap.web.guard import Guard
+from veilmap.web import events, schema
+from veilmap.web.auth import Guard
+from veilmap.web.jobs import Preparation
 from veilmap.web.library import NoSuchRunError
-from veilmap.web.preparing import Preparing
-from veilmap.web.routes import doing, looking
+from veilmap.web.routes import REFUSALS, doing, looking
+from veilmap.web.service import Service
 
-PAGE = Path(__file__).parent / "page"
+STATIC = Path(__file__).parent / "static"
 
 _KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -28,31 +28,41 @@ _KINDS = {
     ".svg": "image/svg+xml",
 }
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": answers.Refusal, "description": text}
-    for status, text in (
-        (400, "What was asked for cannot be done; the line says why"),
-        (404, "There is no such run, or not any more"),
-        (422, "A value is missing or out of bounds"),
-    )
+    status: {"model": schema.Refusal, "description": text} for status, text in REFUSALS.items()
 }
 
 
-def create_app(desk: Desk, token: str | None = None) -> FastAPI:
-    """The application over a desk of runs; with a token only who has it is answered."""
+class _Application(FastAPI):
+    """FastAPI that describes an answer in a format of its own by its class alone."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The description of the API."""
+        described = super().openapi()
+        for operations in described["paths"].values():
+            for operation in operations.values():
+                for response in operation["responses"].values():
+                    for content in response.get("content", {}).values():
+                        if "$ref" in content.get("schema", {}):
+                            content["schema"].pop("type", None)  # FastAPI takes it for a text
+        return described
+
+
+def create_app(service: Service, token: str | None = None) -> FastAPI:
+    """The application over a service of runs; with a token only who has it is answered."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        desk.jobs.close()
+        service.jobs.close()
 
-    app = FastAPI(
+    app = _Application(
         title="veilmap", version=__version__, openapi_url="/api/openapi.json",
         docs_url=None, redoc_url=None,  # they would load scripts from elsewhere
         lifespan=lifespan,
     )  # fmt: skip
-    app.state.desk = desk
+    app.state.service = service
     app.state.listeners = events.Listeners()
-    app.state.preparing = Preparing()
+    app.state.preparing = Preparation()
     for router in (looking, doing):
         app.include_router(router, prefix="/api", responses=_REFUSALS)
     _serve_page(app)
@@ -64,8 +74,8 @@ def create_app(desk: Desk, token: str | None = None) -> FastAPI:
 def _serve_page(app: FastAPI) -> None:
     """The page's files, read once: an address names one of them or nothing."""
     files = {
-        str(path.relative_to(PAGE).as_posix()): (path.read_bytes(), _KINDS[path.suffix])
-        for path in PAGE.rglob("*")
+        str(path.relative_to(STATIC).as_posix()): (path.read_bytes(), _KINDS[path.suffix])
+        for path in STATIC.rglob("*")
         if path.suffix in _KINDS
     }
 

@@ -4,28 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from veilmap.mechanisms import MECHANISMS, Mechanism, named
-from veilmap.remaking import OPTIONS, mechanism_options, source_options
-from veilmap.sources import Source
+from veilmap.privacy.mechanisms import MECHANISMS, Mechanism, named
+from veilmap.runs.command import OPTIONS, mechanism_options, source_options
+from veilmap.runs.source import Source
 
 _KEPT = 5  # rounds whose uploads are kept
 
 
 @dataclass(frozen=True)
-class Plan:
+class NewTraining:
     """A run to be: where its measurements come from, and how it is trained.
 
-    Attributes
-    ----------
-    source : Source
-    mechanism : str
-    parameters : mapping from attribute to value
-        Of the mechanism; what is left out is its own default.
-    rounds : int
-    seed : int or None
-    sums : bool
-        The server sees only sums, also where the mechanism would not need it.
-    extras : options that the run it is like was trained with
+    ``parameters`` are the mechanism's, its own defaults where left out. With ``sums`` the server
+    sees only sums, also where the mechanism would not need it. ``extras`` are options that the
+    run it is like was trained with.
     """
 
     source: Source

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from starlette.concurrency import run_in_threadpool
 
 from veilmap.errors import VeilmapError
-from veilmap.web import answers, views
-from veilmap.web.desk import Desk
+from veilmap.web import schema, views
+from veilmap.web.service import Service
 
 MOST_LISTENERS = 64
 
@@ -33,16 +33,16 @@ class Listeners:
             raise VeilmapError(f"{MOST_LISTENERS} pages follow runs already: close some")
 
 
-async def follow(desk: Desk, run: str, listeners: Listeners) -> AsyncIterator[str]:
+async def follow(service: Service, run: str, listeners: Listeners) -> AsyncIterator[str]:
     """Events until the run has ended; rows are sent once."""
     sent, before, quiet = 0, None, 0.0
     listeners.count += 1
     try:
         while True:
             try:
-                progress = await run_in_threadpool(_progress, desk, run, sent)
+                progress = await run_in_threadpool(_progress, service, run, sent)
             except VeilmapError as error:  # its folder is gone
-                gone = answers.Progress("unreadable", 0, 0, str(error), [])
+                gone = schema.Progress("unreadable", 0, 0, str(error), [])
                 yield _event("end", gone)
                 return
             ended = progress.state not in _GOES_ON
@@ -61,13 +61,13 @@ async def follow(desk: Desk, run: str, listeners: Listeners) -> AsyncIterator[st
         listeners.count -= 1
 
 
-def _progress(desk: Desk, run: str, sent: int) -> answers.Progress:
-    head = desk.summary(run)
+def _progress(service: Service, run: str, sent: int) -> schema.Progress:
+    head = service.summary(run)
     rows = []
     if head.played:
-        rows = views.history_rows(desk.library.open(run).history()[sent:])
-    return answers.Progress(head.state, head.played, head.rounds, head.problem, rows, head.study)
+        rows = views.history_rows(service.library.open(run).history()[sent:])
+    return schema.Progress(head.state, head.played, head.rounds, head.problem, rows, head.study)
 
 
-def _event(name: str, progress: answers.Progress) -> str:
+def _event(name: str, progress: schema.Progress) -> str:
     return f"event: {name}\ndata: {json.dumps(asdict(progress), allow_nan=False)}\n\n"

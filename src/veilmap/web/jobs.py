@@ -1,4 +1,4 @@
-"""Commands as processes of their own, one after the other.
+"""Work beside the answers: commands as processes of their own, and attacks that are prepared.
 
 Training beside the server would slow its answers down; a process can be stopped, and if it
 dies the server does not.
@@ -10,12 +10,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from veilmap.auditing.exposure import Witness
 from veilmap.errors import VeilmapError
-from veilmap.web import answers
-from veilmap.web.answers import JobKind, JobState
+from veilmap.web import schema
+from veilmap.web.schema import JobKind, JobState
 
 _MOST_WAITING = 20
 _PATIENCE = 10.0  # seconds until a process that was asked to stop is made to
@@ -23,14 +25,7 @@ _PATIENCE = 10.0  # seconds until a process that was asked to stop is made to
 
 @dataclass
 class Job:
-    """One command.
-
-    Attributes
-    ----------
-    arguments : of `veilmap`
-    share : callable, optional
-        How much of it is done, from 0 to 1.
-    """
+    """One command by its arguments; ``share`` says how much of it is done, from 0 to 1."""
 
     id: str
     kind: JobKind
@@ -46,10 +41,10 @@ class Job:
         """Whether it waits or goes on."""
         return self.state in ("waiting", "running")
 
-    def answer(self) -> answers.Job:
+    def answer(self) -> schema.JobInfo:
         """For the page."""
         done = self.share() if self.share and self.state == "running" else None
-        return answers.Job(self.id, self.kind, self.run, self.state, done, self.problem)
+        return schema.JobInfo(self.id, self.kind, self.run, self.state, done, self.problem)
 
 
 class Jobs:
@@ -143,6 +138,32 @@ class Jobs:
                 job.problem = None if code == 0 else _last_line(log, code)
 
 
+class Preparation:
+    """Prepares what attacks need, one round at a time, so that answers do not wait for it."""
+
+    def __init__(self) -> None:
+        self._at_work: set[tuple[int, int]] = set()
+        self._changing = threading.Lock()
+        self._one_at_a_time = threading.Lock()
+
+    def begin(self, witness: Witness, number: int) -> None:
+        """Start to prepare a round, unless it is or is being."""
+        key = (id(witness), number)
+        with self._changing:
+            if witness.prepared(number) or key in self._at_work:
+                return
+            self._at_work.add(key)
+        threading.Thread(target=self._prepare, args=(witness, number, key), daemon=True).start()
+
+    def _prepare(self, witness: Witness, number: int, key: tuple[int, int]) -> None:
+        try:
+            with self._one_at_a_time:
+                witness.prepare(number)
+        finally:
+            with self._changing:
+                self._at_work.discard(key)
+
+
 def _started(arguments: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "veilmap.cli", *arguments],
@@ -154,7 +175,7 @@ def _started(arguments: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    for ask in (lambda: process.send_signal(signal.SIGINT), process.terminate, process.kill):
+    for ask in (partial(process.send_signal, signal.SIGINT), process.terminate, process.kill):
         ask()
         try:
             process.wait(_PATIENCE)

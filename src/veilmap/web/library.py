@@ -2,37 +2,83 @@
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 
-from veilmap.errors import VeilmapError
+from veilmap.errors import ConfigurationError, RunFolderError, VeilmapError
 from veilmap.federation.study import SUFFIX
-from veilmap.web.opened import OpenRun
+from veilmap.layers import Layer
+from veilmap.model.radio_map import RadioMap
+from veilmap.runs.opened import OpenRun
+from veilmap.scenes.buildings import Building, read_footprints
 
-_CACHED = 8  # runs whose maps are held in memory
+_CACHED_RUNS = 8  # whose maps are held in memory
+_CACHED_LAYERS = 16  # of each
 _LONGEST = 100  # letters of an id
 
 
-class NoSuchRunError(VeilmapError):
-    """A run that is not, or not any more."""
+class NoSuchRunError(RunFolderError):
+    """A run that is not there, or not any more."""
+
+
+class ServedRun(OpenRun):
+    """An opened run with what is made of it for the page.
+
+    Audits and replicas go to the folder ``work``; ``buildings`` are footprints to draw it on.
+    """
+
+    def __init__(
+        self, path: Path, work: Path, buildings: Path | None = None, *, study: bool = False
+    ) -> None:
+        super().__init__(path, study=study)
+        self.work = work
+        self._footprints = buildings
+        self._layers: dict[object, Layer] = {}
+
+    @cached_property
+    def buildings(self) -> tuple[Building, ...]:
+        """Footprints to draw the map on."""
+        own = self.source.buildings if self.source else None
+        file = self._footprints or own
+        if file is None:
+            return tuple(self.scene.buildings) if self.scene else ()
+        try:
+            # How high they are does not matter for outlines.
+            crs = self.radio_map().grid.crs
+            return read_footprints(file, crs, default_height=1.0).buildings
+        except VeilmapError:
+            if self._footprints is not None:
+                raise
+            return ()  # the file has moved, or was a surface without footprints
+
+    def layer(self, key: object, make: Callable[[RadioMap], Layer]) -> Layer:
+        """The layer of that key, made anew when the map has changed."""
+        key = (self.version, key)
+        with self._lock:
+            if key not in self._layers:
+                made = make(self.radio_map())
+                for old in list(self._layers)[: 1 - _CACHED_LAYERS]:
+                    del self._layers[old]
+                self._layers[key] = made
+            return self._layers[key]
+
+    def replica_files(self) -> list[Path]:
+        """Maps of resampled users, as far as they are trained; none that is being written."""
+        return sorted((self.work / "replicas").glob("[!.]*.nc"))
+
+    def replicas(self) -> list[RadioMap]:
+        """The maps of resampled users."""
+        return [RadioMap.load(path) for path in self.replica_files()]
 
 
 class Library:
     """Runs by id. Nobody can name a path: an id is found here or refused.
 
-    Parameters
-    ----------
-    places : paths
-        Folders of runs, or folders that hold such.
-    new_runs : Path or None
-        Where runs are started; None where none may be.
-    work : Path
-        For files that belong to no run's folder, such as audits made for the page.
-    buildings : Path, optional
-        Footprints to draw the maps on.
-    study : bool
-        Show of runs with a guarantee what is not for publication as well.
+    ``places`` are folders of runs, or folders that hold such. Runs are started in ``new_runs``,
+    None where none may be; ``work`` is for files that belong to no run's folder. With ``study``,
+    what is not for publication of runs with a guarantee is shown as well.
     """
 
     def __init__(
@@ -50,7 +96,7 @@ class Library:
         self._buildings = buildings
         self._study = study
         self._ids: dict[Path, str] = {}
-        self._open: dict[str, tuple[int, OpenRun]] = {}
+        self._open: dict[str, tuple[int, ServedRun]] = {}
         self._lock = threading.Lock()
 
     def runs(self) -> list[str]:
@@ -80,7 +126,7 @@ class Library:
         with self._lock:
             return next((path for path, name in self._ids.items() if name == run), None)
 
-    def open(self, run: str) -> OpenRun:
+    def open(self, run: str) -> ServedRun:
         """A run, ready to be asked."""
         path = self.path_of(run)
         try:
@@ -91,16 +137,16 @@ class Library:
         with self._lock:
             before, opened = self._open.pop(run, (0, None))
             if opened is None or before != written:  # another run may have taken its place
-                opened = OpenRun(path, self.work / run, self._buildings, study=self._study)
+                opened = ServedRun(path, self.work / run, self._buildings, study=self._study)
             self._open[run] = written, opened  # the newest at the end
-            for old in list(self._open)[:-_CACHED]:
+            for old in list(self._open)[:-_CACHED_RUNS]:
                 del self._open[old]
         return opened
 
     def free_folder(self, name: str) -> Path:
         """A new folder's path for a run to be started."""
         if self.new_runs is None:
-            raise VeilmapError("this page may not start runs")
+            raise ConfigurationError("this page may not start runs")
         return self.new_runs.resolve() / _unlike(_plain(name), self._taken())
 
     def _taken(self) -> list[str]:

@@ -8,121 +8,150 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Path as InPath
 from fastapi.responses import FileResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
-from veilmap import __version__, exporting
-from veilmap.errors import VeilmapError
-from veilmap.exposing import Knobs
-from veilmap.remaking import model_options
+from veilmap import __version__, export
+from veilmap.auditing.exposure import Knobs
+from veilmap.errors import ConfigurationError
+from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.reports.exposures import comparable
-from veilmap.sources import Source
-from veilmap.web import answers, events, views
-from veilmap.web.commands import Plan
-from veilmap.web.desk import Desk
-from veilmap.web.opened import OpenRun
+from veilmap.runs.command import model_options
+from veilmap.runs.source import Source
+from veilmap.web import events, schema, views
+from veilmap.web.commands import NewTraining
+from veilmap.web.library import ServedRun
+from veilmap.web.service import Service
 
 looking = APIRouter()
 doing = APIRouter()
 
-_METRES = 1e7  # no coordinate on Earth is larger
+_LARGEST = 1e7  # of numbers: no coordinate on Earth is larger
 _CELL_SIZE = 3.0  # of synthetic cities
 
 RunId = Annotated[str, InPath(max_length=200)]
-Metres = Annotated[float, Query(ge=-_METRES, le=_METRES, allow_inf_nan=False)]
+Number = Annotated[float, Query(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)]
 
 
-def _bytes(kind: str, what: str) -> dict[int | str, dict[str, Any]]:
-    return {200: {"content": {kind: {}}, "description": what}}
+class _Packed(Response):
+    media_type = "application/octet-stream"
 
 
-_PACK = _bytes("application/octet-stream", "A line of JSON, then float32 arrays, row 0 southern")
-_GEOTIFF = _bytes("image/tiff", "A GeoTIFF")
-_EVENTS = _bytes("text/event-stream", 'Events "progress", then one "end"')
+class _Events(StreamingResponse):
+    media_type = "text/event-stream"
 
 
-def _desk(request: Request) -> Desk:
-    return request.app.state.desk
+REFUSALS = {
+    400: "What was asked for cannot be done; the line says why",
+    404: "There is no such run, or not any more",
+    422: "A value is missing or out of bounds",
+}
 
 
-def _opened(request: Request, run: RunId) -> OpenRun:
-    return _desk(request).library.open(run)
+def _holding(model: type, what: str) -> dict[int | str, dict[str, Any]]:
+    """The description of an answer that holds a class in another format than refusals have."""
+    refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}
+    described: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": what}}
+    for status, text in REFUSALS.items():
+        described[status] = {"description": text, "content": refusal}
+    return described
 
 
-TheDesk = Annotated[Desk, Depends(_desk)]
-TheRun = Annotated[OpenRun, Depends(_opened)]
+_PACKED = "The object as a line of JSON, then its arrays as float32, row 0 southern"
+_GEOTIFF: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"image/tiff": {}}, "description": "A GeoTIFF"}
+}
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _opened(request: Request, run: RunId) -> ServedRun:
+    return _service(request).library.open(run)
+
+
+TheService = Annotated[Service, Depends(_service)]
+TheRun = Annotated[ServedRun, Depends(_opened)]
 
 
 # ---- looking
 
 
 @looking.get("/state")
-def overview(desk: TheDesk) -> answers.Overview:
+def overview(service: TheService) -> schema.Overview:
     """Which runs there are, and what is being worked on."""
-    return desk.overview(__version__)
+    return service.overview(__version__)
 
 
 @looking.get("/runs/{run}")
-def run_detail(desk: TheDesk, run: RunId, opened: TheRun) -> answers.RunDetail:
+def run_detail(service: TheService, run: RunId, opened: TheRun) -> schema.RunDetail:
     """All that the page must know to show a run."""
-    return views.detail(opened, desk.summary(run))
+    return views.detail(opened, service.summary(run))
 
 
 @looking.get("/runs/{run}/history")
-def run_history(opened: TheRun) -> answers.History:
+def run_history(opened: TheRun) -> schema.History:
     """Every round so far."""
-    return answers.History(views.history_rows(opened.history()), opened.study)
+    return schema.History(views.history_rows(opened.history()), opened.study or None)
 
 
-@looking.get("/runs/{run}/events", response_class=StreamingResponse, responses=_EVENTS)
-async def run_events(request: Request, desk: TheDesk, run: RunId) -> StreamingResponse:
+@looking.get(
+    "/runs/{run}/events",
+    response_class=_Events,
+    responses=_holding(schema.ProgressEvent, 'Events "progress", then one "end"'),
+)
+async def run_events(request: Request, service: TheService, run: RunId) -> _Events:
     """Rounds as they are played."""
     listeners = request.app.state.listeners
-    await run_in_threadpool(desk.summary, run)  # refuses a run that is not there
+    await run_in_threadpool(service.summary, run)  # refuses a run that is not there
     listeners.check()
-    return StreamingResponse(events.follow(desk, run, listeners), media_type="text/event-stream")
+    return _Events(events.follow(service, run, listeners))
 
 
 @looking.get("/runs/{run}/buildings")
-def run_buildings(opened: TheRun) -> answers.Buildings:
+def run_buildings(opened: TheRun) -> schema.Buildings:
     """Footprints to draw the map on."""
     rings = [building.footprint.exterior.coords for building in opened.buildings]
     # To the centimetre: a city has many corners.
-    return answers.Buildings([[(round(x, 2), round(y, 2)) for x, y, *_ in ring] for ring in rings])
+    return schema.Buildings([[(round(x, 2), round(y, 2)) for x, y, *_ in ring] for ring in rings])
 
 
-def _wish(
-    layer: Literal["gain", "los", "best-server", "heights", "uncertainty"] = "gain",
+def _layer_request(
+    layer: schema.LayerName = "gain",
     of: Literal["learned", "true", "error"] = "learned",
-    x: Metres | None = None,
-    y: Metres | None = None,
-    z: Metres | None = None,
+    x: Number | None = None,
+    y: Number | None = None,
+    z: Number | None = None,
     station: Annotated[str | None, Query(max_length=200)] = None,
     altitude: Annotated[float, Query(ge=0, le=10_000, allow_inf_nan=False)] = 1.5,
-) -> views.Wish:
+) -> views.LayerRequest:
     place = None if x is None or y is None or z is None else (x, y, z)
-    return views.Wish(layer, of, place, station, altitude)
+    return views.LayerRequest(layer, of, place, station, altitude)
 
 
-AWish = Annotated[views.Wish, Depends(_wish)]
+ALayerRequest = Annotated[views.LayerRequest, Depends(_layer_request)]
 
 
-@looking.get("/runs/{run}/layer", response_class=Response, responses=_PACK)
-def run_layer(opened: TheRun, wish: AWish) -> Response:
+@looking.get(
+    "/runs/{run}/layer",
+    response_class=_Packed,
+    responses=_holding(schema.LayerHeader, _PACKED),
+)
+def run_layer(opened: TheRun, wanted: ALayerRequest) -> _Packed:
     """A layer over the map's cells, or over larger ones where it has very many."""
-    body = views.layer_answer(opened, views.layer(opened, wish))
-    return Response(body, media_type="application/octet-stream")
+    return _Packed(views.layer_answer(opened, views.layer(opened, wanted)))
 
 
 @looking.get("/runs/{run}/layer.tif", response_class=FileResponse, responses=_GEOTIFF)
-def run_geotiff(run: RunId, opened: TheRun, wish: AWish) -> FileResponse:
+def run_geotiff(run: RunId, opened: TheRun, wanted: ALayerRequest) -> FileResponse:
     """The same layer for other tools, in all of the map's cells."""
-    made = views.layer(opened, wish, whole=True)
+    made = views.layer(opened, wanted, whole=True)
     with tempfile.NamedTemporaryFile(suffix=".tif", delete=False) as file:
         path = Path(file.name)
     try:
-        exporting.write(made, path)
+        export.write(made, path)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -133,18 +162,24 @@ def run_geotiff(run: RunId, opened: TheRun, wish: AWish) -> FileResponse:
 
 
 def _knobs(
-    budget: Annotated[float, Query(ge=0, le=1e4, allow_inf_nan=False)] = 50.0,
-    tradeoff: Annotated[float, Query(ge=0, le=1e4, allow_inf_nan=False)] = 1.0,
-    clip: Annotated[float, Query(gt=0, le=1e6, allow_inf_nan=False)] = 1.0,
+    noise_budget: Number = Knobs.noise_budget,
+    tradeoff: Number = Knobs.tradeoff,
+    clip: Number = Knobs.clip,
     power: Annotated[str, Query(max_length=20, pattern=r"^(inf|\d{1,3}(\.\d{1,3})?)$")] = "2",
 ) -> Knobs:
     exponent = math.inf if power == "inf" else float(power)
     if exponent == 0:
-        raise VeilmapError("power: ν is greater than 0, or inf")
-    return Knobs(budget, tradeoff, clip, exponent)
+        raise ConfigurationError("power: ν is greater than 0, or inf", "power")
+    knobs = Knobs(noise_budget, tradeoff, clip, exponent)
+    _ = knobs.schemes  # mechanisms, which check their own options
+    return knobs
 
 
-@looking.get("/runs/{run}/seen", response_class=Response, responses=_PACK)
+@looking.get(
+    "/runs/{run}/seen",
+    response_class=_Packed,
+    responses=_holding(schema.SeenHeader, _PACKED),
+)
 def run_seen(
     request: Request,
     opened: TheRun,
@@ -152,97 +187,77 @@ def run_seen(
     user: Annotated[str, Query(max_length=200)],
     round_number: Annotated[int, Query(alias="round", ge=1, le=10**6)],
     summed: Annotated[bool, Query(alias="sum")] = False,
-) -> Response:
+) -> _Packed:
     """What the server receives of one user in one round, and where attacks look."""
     number = round_number - 1
     body = views.seen(opened, user, number, knobs, summed=summed)
     if comparable(opened.radio_map().grid):
         request.app.state.preparing.begin(opened.witness(), number)
-    return Response(body, media_type="application/octet-stream")
+    return _Packed(body)
+
+
+@looking.get("/mechanisms")
+def mechanisms() -> list[schema.MechanismInfo]:
+    """What a new run can be protected by, and the options of each as they are declared."""
+    return [
+        schema.MechanismInfo(name, kind.needs_sums, views.declared_options(kind))
+        for name, kind in MECHANISMS.items()
+    ]
 
 
 @looking.get("/tradeoff")
-def tradeoff(desk: TheDesk) -> answers.Tradeoff:
+def tradeoff(service: TheService) -> schema.Tradeoff:
     """Map error against the strongest attack, for all runs that were audited."""
-    return desk.tradeoff()
+    return service.tradeoff()
 
 
 # ---- doing
 
 
-class NewRun(BaseModel):
-    """What the form for a new run asks for; null is the mechanism's own default."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    like: Annotated[str, Field(max_length=200)] | None = None
-    city: Annotated[int, Field(ge=0, le=10_000)] = 0
-    users: Annotated[int, Field(ge=1, le=2_000)] = 100
-    mechanism: Literal["none", "uniform", "aligned", "aggregate"] = "aligned"
-    budget: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
-    tradeoff: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None = None
-    epsilon: Annotated[float, Field(gt=0, le=1e3, allow_inf_nan=False)] | None = None
-    clip: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
-    sums: bool = False
-    rounds: Annotated[int, Field(ge=2, le=1_000)] = 100
-    seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        """Of the mechanism: those that were given."""
-        given = {
-            "noise_budget": self.budget,
-            "tradeoff": self.tradeoff,
-            "epsilon": self.epsilon,
-            "clip": self.clip,
-        }
-        return {name: value for name, value in given.items() if value is not None}
-
-
 @doing.post("/runs", status_code=202)
-def start_run(desk: TheDesk, wanted: NewRun) -> answers.RunSummary:
+def start_run(service: TheService, wanted: schema.NewRun) -> schema.RunSummary:
     """Train a run on this host, after those that wait already."""
     source, extras = Source(None, None, wanted.city, wanted.users, _CELL_SIZE), []
     if wanted.like is not None:
-        other = desk.library.open(wanted.like)
+        other = service.library.open(wanted.like)
         if other.source is None:
             line = other.withheld or f"{wanted.like} does not say where its measurements are"
-            raise VeilmapError(line)
+            raise ConfigurationError(line, "like")
         source, extras = other.source, model_options(other.config, other.source)
-    plan = Plan(
-        source, wanted.mechanism, wanted.parameters, wanted.rounds, wanted.seed, wanted.sums, extras
+    plan = NewTraining(
+        source, wanted.mechanism, wanted.options, wanted.rounds, wanted.seed, wanted.sums, extras
     )
-    return desk.summary(desk.start(plan))
+    return service.summary(service.start(plan))
 
 
 @doing.post("/runs/{run}/pause")
-def pause_run(desk: TheDesk, run: RunId) -> answers.RunSummary:
+def pause_run(service: TheService, run: RunId) -> schema.RunSummary:
     """Interrupt a run that was started here; it can go on."""
-    desk.pause(run)
-    return desk.summary(run)
+    service.pause(run)
+    return service.summary(run)
 
 
 @doing.post("/runs/{run}/resume", status_code=202)
-def resume_run(desk: TheDesk, run: RunId) -> answers.RunSummary:
+def resume_run(service: TheService, run: RunId) -> schema.RunSummary:
     """Let an interrupted run go on."""
-    desk.resume(run)
-    return desk.summary(run)
+    service.resume(run)
+    return service.summary(run)
 
 
 @doing.post("/runs/{run}/stop")
-def stop_run(desk: TheDesk, run: RunId) -> answers.RunSummary:
+def stop_run(service: TheService, run: RunId) -> schema.RunSummary:
     """End a run that was started here; what it learned stays."""
-    desk.stop(run)
-    return desk.summary(run)
+    service.stop(run)
+    return service.summary(run)
 
 
 @doing.post("/runs/{run}/audit", status_code=202)
-def audit_run(desk: TheDesk, run: RunId) -> answers.Job:
+def audit_run(service: TheService, run: RunId) -> schema.JobInfo:
     """Attack a run in every way we know."""
-    return desk.audit(run).answer()
+    return service.audit(run).answer()
 
 
 @doing.post("/runs/{run}/replicas", status_code=202)
-def train_replicas(desk: TheDesk, run: RunId) -> answers.Job:
+def train_replicas(service: TheService, run: RunId) -> schema.JobInfo:
     """Train maps of resampled users, for the uncertainty."""
-    return desk.replicas(run).answer()
+    return service.replicas(run).answer()

@@ -6,20 +6,19 @@ import secrets
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilmap._extras import require
-from veilmap.errors import VeilmapError
-from veilmap.sources import Source
-from veilmap.web.commands import Plan
+from veilmap._util.extras import require
+from veilmap.auditing.exposure import Knobs
+from veilmap.errors import ConfigurationError
+from veilmap.runs.source import Source
+from veilmap.web.commands import NewTraining
 
 if TYPE_CHECKING:
-    from veilmap.web.desk import Desk
     from veilmap.web.jobs import Jobs
 
 DEFAULT_PORT = 8765
@@ -29,7 +28,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen, and what opens the door there.
+    """Where to listen, and the access token there.
 
     Attributes
     ----------
@@ -37,7 +36,7 @@ class Address:
     port : int or None
         None for the usual one, or another where that is taken; 0 for any.
     token : str or None
-        Made up where one is needed and none is given.
+        Generated where one is required and none is given.
     """
 
     host: str = "127.0.0.1"
@@ -64,45 +63,37 @@ def serve(
     study: bool = False,
     on_ready: Callable[[str], None],
 ) -> None:
-    """Serve the page until it is interrupted.
+    """Serve the page until it is interrupted; parameters as in `Library`.
 
-    Parameters
-    ----------
-    places : paths
-        Folders of runs, or folders that hold such. If there is no run in all of them, a demo
-        run is started.
-    address : Address
-    new_runs : Path
-        Where runs are started.
-    buildings : Path, optional
-        Footprints to draw the maps on.
-    study : bool
-        Show of runs with a guarantee what is not for publication as well.
-    on_ready : callable
-        Called with the page's address once it can be opened.
+    If there is no run in all places, a demo run is started. ``on_ready`` is called with the
+    page's address once it can be opened.
     """
     require_server()
     import uvicorn
 
     from veilmap.web.app import create_app
+    from veilmap.web.jobs import Jobs
+    from veilmap.web.library import Library
+    from veilmap.web.service import Service
 
     if address.token is not None and not _TOKEN.fullmatch(address.token):
-        raise VeilmapError(
-            "the token is to be of letters, digits, - and _: it is part of an address"
+        raise ConfigurationError(
+            "token must consist of letters, digits, - and _: it is part of an address", "token"
         )
     token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
-    with _listening(address) as door, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
-        desk = _desk(places, new_runs, Path(folder), buildings, study=study)
+    with _listening(address) as listener, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
+        work = Path(folder)
+        service = Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
         config = uvicorn.Config(
-            create_app(desk, token), log_level="warning", access_log=False, server_header=False,
+            create_app(service, token), log_level="warning", access_log=False, server_header=False,
             limit_concurrency=256, timeout_keep_alive=30, timeout_graceful_shutdown=2,
             lifespan="on", proxy_headers=False, ws="none",
         )  # fmt: skip
-        with _ended_by_signals(desk.jobs):
-            if not desk.library.runs():
-                desk.start(_demo())
-            on_ready(_url(address.host, door.getsockname()[1], token))
-            uvicorn.Server(config).run(sockets=[door])
+        with _ended_by_signals(service.jobs):
+            if not service.library.runs():
+                service.start(_demo())
+            on_ready(_url(address.host, listener.getsockname()[1], token))
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 @contextmanager
@@ -116,52 +107,18 @@ def _ended_by_signals(jobs: "Jobs") -> Iterator[None]:
         jobs.close()
 
 
-@contextmanager
-def in_background(run: Path) -> Iterator[int]:
-    """Serve one run on a free port of loopback while the block goes on; the port."""
-    import uvicorn
-
-    from veilmap.web.app import create_app
-
-    with _listening(Address(port=0)) as door, tempfile.TemporaryDirectory() as work:
-        app = create_app(_desk([run], None, Path(work)))
-        config = uvicorn.Config(app, log_level="warning", ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]}, daemon=True)
-        thread.start()
-        try:
-            yield door.getsockname()[1]
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-def _desk(
-    places: Sequence[Path],
-    new_runs: Path | None,
-    work: Path,
-    buildings: Path | None = None,
-    *,
-    study: bool = False,
-) -> "Desk":
-    from veilmap.web.desk import Desk
-    from veilmap.web.jobs import Jobs
-    from veilmap.web.library import Library
-
-    return Desk(Library(places, new_runs, work, buildings, study=study), Jobs(work))
-
-
 def require_server() -> None:
     """Say what to install where the server's libraries are missing."""
     for library in ("fastapi", "uvicorn"):
         require(library, "the page", "web")
 
 
-def _demo() -> Plan:
+def _demo() -> NewTraining:
     """The run that is shown where there is none: the paper's strongest setting."""
-    return Plan(
+    return NewTraining(
         Source(None, None, city=0, users=100, cell_size=3.0),
-        "aligned", {"noise_budget": 50.0, "tradeoff": 1.0}, rounds=200, seed=0,
+        "aligned", {"noise_budget": Knobs.noise_budget, "tradeoff": Knobs.tradeoff},
+        rounds=200, seed=0,
     )  # fmt: skip
 
 
@@ -170,19 +127,20 @@ def _listening(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     wanted = [DEFAULT_PORT, 0] if address.port is None else [address.port]
     for port in wanted:
-        door = socket.socket(family, socket.SOCK_STREAM)
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            door.bind((address.host, port))
+            listener.bind((address.host, port))
         except OSError as error:
-            door.close()
+            listener.close()
             problem = error
             continue
-        door.listen(256)
-        return door
-    raise VeilmapError(
-        f"cannot listen on {address.host} port {wanted[0]}: {problem.strerror};"
-        " name another with --port (0 takes a free one)"
+        listener.listen(256)
+        return listener
+    raise ConfigurationError(
+        f"cannot listen on {address.host}:{wanted[0]}: {problem.strerror}; name another port"
+        " (0 takes a free one)",
+        "port",
     )
 
 

@@ -6,25 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from veilmap import layers, remaking
-from veilmap.accounting import promise
-from veilmap.errors import VeilmapError
-from veilmap.exposing import SENT, Exposure, Knobs, Witness
+from veilmap import layers
+from veilmap._util.options import options_of
+from veilmap._util.plain import to_plain
+from veilmap.auditing.exposure import Exposure, Knobs, Witness
+from veilmap.errors import ConfigurationError, RunFolderError, VeilmapError
 from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
-from veilmap.geometry import Grid
+from veilmap.geometry.grid import Grid
 from veilmap.layers import Layer
-from veilmap.layers.predictions import centres
-from veilmap.mechanisms import from_description
-from veilmap.radiomap import RadioMap
+from veilmap.layers.layer import centres
+from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.accounting import promise
+from veilmap.privacy.mechanisms import Mechanism
 from veilmap.reports import label_of, marked
 from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
-from veilmap.scene import Scene
-from veilmap.web import answers
-from veilmap.web.answers import known
-from veilmap.web.opened import OpenRun
-from veilmap.web.shown import HIGHEST, MIDDLE, STRONGEST, Shown
+from veilmap.scenes.scene import Scene
+from veilmap.web import schema
+from veilmap.web.downsampling import HIGHEST, MIDDLE, STRONGEST, Downsampled
+from veilmap.web.library import ServedRun
+from veilmap.web.schema import known
 
 NO_TRANSCRIPT = "this run has no transcript: train with --keep-uploads to see attacks"
 
@@ -32,7 +34,7 @@ _MOST_USERS = 5_000  # whose ids a list shows
 _MIDDLE_PERCENT = (1.0, 99.0)  # of values that the colours cover
 _LEAST_REPLICAS = 2
 
-_TITLES = {
+_TITLES: dict[schema.LayerName, str] = {
     "gain": "Gain",
     "los": "Probability of line of sight",
     "best-server": "Best server",
@@ -42,109 +44,115 @@ _TITLES = {
 _PER_STATION = ("gain", "los", "uncertainty")
 _COMPARABLE = ("gain", "los", "heights")
 
-_SCHEMES = {
+_SCHEMES: dict[schema.SchemeName, str] = {
     "no noise": "clipped, no noise",
     "uniform": "uniform noise",
     "aligned": "geometry-aligned noise",
-    SENT: "as this run sent it",
+    "sent": "as this run sent it",
 }
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A layer that somebody asks for.
+class LayerRequest:
+    """A layer that somebody asks for, ``of`` the "learned" map, the "true" one or the "error".
 
-    Attributes
-    ----------
-    layer : str
-    of : "learned", "true" or "error"
-    place : (x, y, z) or None
-        Of the base station, if it is a new one.
-    station : str or None
-        Its id, if the run has it.
-    altitude : float
-        Of receivers, in metres.
+    Its base station is a new one at a ``place`` (x, y, z), or one of the run's by its id;
+    ``altitude`` is that of receivers, in metres.
     """
 
-    layer: str
+    layer: schema.LayerName
     of: str
     place: tuple[float, float, float] | None
     station: str | None
     altitude: float
 
 
+def declared_options(mechanism: type[Mechanism]) -> list[schema.OptionInfo]:
+    """The options of a mechanism for a form."""
+    return [
+        schema.OptionInfo(
+            name,
+            one.help,
+            one.default,
+            known(max(one.above, one.least)),
+            known(min(one.below, one.most)),
+        )
+        for name, one in options_of(mechanism).items()
+    ]
+
+
 # ---- a run
 
 
 def summary(
-    name: str, run: OpenRun, state: answers.State, problem: str | None = None
-) -> answers.RunSummary:
+    name: str, run: ServedRun, state: schema.RunState, problem: str | None = None
+) -> schema.RunSummary:
     """A run in a list."""
     try:
         config, rows = run.config, run.history()
-        mechanism = from_description(config["mechanism"])
-        public = config["mechanism"] | {"name": mechanism.name}
-        return answers.RunSummary(
-            id=name, name=run.path.name, label=label_of(public, config["server_sees"]),
-            state=state, played=len(rows), rounds=config["rounds"],
-            mae_db=known(last_mae(rows)), users=config["data"]["users"], problem=problem,
-            study=run.study,
+        return schema.RunSummary(
+            id=name, name=run.path.name, label=label_of(config.mechanism, config.server_sees),
+            state=state, played=len(rows), rounds=config.rounds,
+            mae_db=known(last_mae(rows)), users=config.users, problem=problem,
+            study=run.study or None,
         )  # fmt: skip
     except VeilmapError as error:
-        return answers.RunSummary(
+        return schema.RunSummary(
             id=name, name=run.path.name, label="cannot be read", state="unreadable", played=0,
             rounds=0, mae_db=None, users=0, problem=str(error),
         )  # fmt: skip
 
 
-def detail(run: OpenRun, head: answers.RunSummary) -> answers.RunDetail:
+def detail(run: ServedRun, head: schema.RunSummary) -> schema.RunDetail:
     """All that the page must know to show a run."""
     if head.state == "unreadable":
-        raise VeilmapError(head.problem or "this run cannot be read")
+        raise RunFolderError(head.problem or "this run cannot be read")
     places, ids = run.stations
     config = run.config
-    return answers.RunDetail(
+    return schema.RunDetail(
         **asdict(head),
         grid=_grid_info(run.radio_map().grid),
-        stations=[answers.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)],
+        stations=[schema.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)],
         layers=[_info(run, name) for name in _TITLES],
         mechanism={
-            key: value for key, value in config["mechanism"].items() if not isinstance(value, dict)
+            name: value
+            for name, value in to_plain(config.mechanism).items()
+            if not isinstance(value, dict)
         },
-        server_sees=config["server_sees"],
-        promise=promise(config["mechanism"], run.spent(), config["seed"]).words,
-        kept=[number + 1 for number in run.kept_rounds()],
+        server_sees=config.server_sees,
+        promise=promise(config.mechanism, run.spent(), config.seed).words,
+        kept=[number + 1 for number in run.attackable_rounds()],
         user_ids=_user_ids(run),
         why_no_attacks=_why_no_attacks(run),
         measured=run.data is not None,
         has_buildings=bool(run.buildings),
-        command=remaking.command(config, run.source, run.kept_rounds()),
+        command=run.command,
     )  # fmt: skip
 
 
-def _grid_info(grid: Grid) -> answers.GridInfo:
-    return answers.GridInfo(*grid.shape, grid.cell_size, *grid.extent, grid.crs)
+def _grid_info(grid: Grid) -> schema.GridInfo:
+    return schema.GridInfo(*grid.shape, grid.cell_size, *grid.extent, grid.crs)
 
 
-def _user_ids(run: OpenRun) -> list[str]:
+def _user_ids(run: ServedRun) -> list[str]:
     """Who can be looked at, as far as a list goes."""
-    kept = run.kept_rounds()
+    kept = run.attackable_rounds()
     if run.data is None and kept:
         return [str(user) for user in run.witness().users(kept[0])[:_MOST_USERS]]
     return [] if run.data is None else run.data.users[:_MOST_USERS].astype(str).tolist()
 
 
-def _info(run: OpenRun, name: str) -> answers.LayerInfo:
+def _info(run: ServedRun, name: schema.LayerName) -> schema.LayerInfo:
     why_not = None
     if name == "best-server" and len(run.stations[0]) == 0:
         why_not = "the run does not say where base stations are"
     if name == "uncertainty":
         why_not = _why_no_uncertainty(run)
     comparable = name in _COMPARABLE and run.scene is not None
-    return answers.LayerInfo(name, _TITLES[name], name in _PER_STATION, why_not, comparable)
+    return schema.LayerInfo(name, _TITLES[name], name in _PER_STATION, why_not, comparable)
 
 
-def _why_no_uncertainty(run: OpenRun) -> str | None:
+def _why_no_uncertainty(run: ServedRun) -> str | None:
     if run.withheld:
         return run.withheld
     if run.data is None:
@@ -159,119 +167,123 @@ def _why_no_uncertainty(run: OpenRun) -> str | None:
     return None
 
 
-def _why_no_attacks(run: OpenRun) -> str | None:
-    if run.kept_rounds():
+def _why_no_attacks(run: ServedRun) -> str | None:
+    if run.attackable_rounds():
         return None
     if not run.finished:
         return "no round of this run was kept yet: attacks can be tried once one is"
     return NO_TRANSCRIPT
 
 
-def history_rows(rows: list[HistoryRow]) -> list[answers.HistoryRow]:
+def history_rows(rows: list[HistoryRow]) -> list[schema.RoundRow]:
     """Rounds as JSON can hold them."""
-    plain: list[dict[str, Any]] = [
-        {
-            name: known(value) if isinstance(value, float) else value
-            for name, value in asdict(row).items()
-        }
+
+    def plain(value: Any) -> Any:
+        return known(value) if isinstance(value, float) else value
+
+    return [
+        schema.RoundRow(**{name: plain(value) for name, value in asdict(row).items()})
         for row in rows
     ]
-    return [answers.HistoryRow(**row) for row in plain]
 
 
 # ---- layers
 
 
-def layer(run: OpenRun, wish: Wish, *, whole: bool = False) -> Layer:
+def layer(run: ServedRun, request: LayerRequest, *, whole: bool = False) -> Layer:
     """The layer that was asked for, in the cells that are shown or in all of a ``whole`` map."""
-    if wish.layer in _PER_STATION and (wish.place is None) == (wish.station is None):
-        raise VeilmapError(f"{wish.layer} needs one base station: its id, or x, y and z")
-    if wish.layer not in _PER_STATION:
-        wish = replace(wish, place=None, station=None)
-    if wish.of != "learned" and (run.scene is None or wish.layer not in _COMPARABLE):
-        unknown = f"nobody knows the true {_TITLES[wish.layer].lower()} of this run"
-        raise VeilmapError(run.withheld or unknown)
-    if whole and Shown(run.radio_map().grid).times > 1:
+    if request.layer in _PER_STATION and (request.place is None) == (request.station is None):
+        raise ConfigurationError(
+            f"{request.layer} needs one base station: its id, or x, y and z", "station"
+        )
+    if request.layer not in _PER_STATION:
+        request = replace(request, place=None, station=None)
+    if request.of != "learned" and (run.scene is None or request.layer not in _COMPARABLE):
+        unknown = f"nobody knows the true {_TITLES[request.layer].lower()} of this run"
+        raise RunFolderError(run.withheld or unknown)
+    if whole and Downsampled(run.radio_map().grid).times > 1:
         # Too large to keep, and nobody else should wait for it.
-        return _made(run, run.radio_map(), wish, None)
-    replicas = len(run.replica_files()) if wish.layer == "uncertainty" else 0
+        return _made(run, run.radio_map(), request, None)
+    replicas = len(run.replica_files()) if request.layer == "uncertainty" else 0
     return run.layer(
-        (wish, replicas), lambda radio_map: _made(run, radio_map, wish, Shown(radio_map.grid))
+        (request, replicas),
+        lambda radio_map: _made(run, radio_map, request, Downsampled(radio_map.grid)),
     )
 
 
-def _made(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
+def _made(
+    run: ServedRun, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
+) -> Layer:
     """A layer in the cells that are shown, or without those in the map's own.
 
     Of a run with a guarantee, one that the map alone does not decide says so in its name.
     """
-    made = _unmarked(run, radio_map, wish, shown)
-    if run.study is None or (wish.of == "learned" and wish.layer != "uncertainty"):
+    made = _learned(run, radio_map, request, shown)
+    if request.of != "learned":
+        assert run.scene is not None  # asked for above
+        true = _true_values(run.scene, request, _place(run, request), made.grid, shown)
+        error = request.of == "error"
+        made = replace(
+            made,
+            name=f"{made.name}_error" if error else made.name,
+            values=made.values - true if error else true,
+            long_name=f"{'error of the' if error else 'true'} {made.long_name}",
+            exact=None,
+        )
+    if not run.study or (request.of == "learned" and request.layer != "uncertainty"):
         return made
     return replace(made, long_name=marked(run.study, made.long_name))
 
 
-def _unmarked(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
-    learned = _learned(run, radio_map, wish, shown)
-    if wish.of == "learned":
-        return learned
-    assert run.scene is not None  # asked for above
-    true = _true_values(run.scene, wish, _place(run, wish), learned.grid, shown)
-    if wish.of == "true":
-        return replace(learned, values=true, long_name=f"true {learned.long_name}", exact=None)
-    return replace(
-        learned, name=f"{learned.name}_error", values=learned.values - true,
-        long_name=f"error of the {learned.long_name}", exact=None,
-    )  # fmt: skip
-
-
-def _learned(run: OpenRun, radio_map: RadioMap, wish: Wish, shown: Shown | None) -> Layer:
+def _learned(
+    run: ServedRun, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
+) -> Layer:
     grid = radio_map.grid if shown is None else shown.grid
-    if wish.layer == "heights":
+    if request.layer == "heights":
         made = layers.obstacle_heights(radio_map)
-        return made if shown is None else replace(
-            made, values=shown.highest(made.values), grid=grid
-        )  # fmt: skip
-    if wish.layer == "best-server":
+        values = made.values if shown is None else shown.highest(made.values)
+        return replace(made, values=values, grid=grid)
+    if request.layer == "best-server":
         places, ids = run.stations
-        return layers.best_server(radio_map, places, wish.altitude, ids=ids, grid=grid)[0]
-    place, station = _place(run, wish), wish.station
-    if wish.layer == "los":
-        return layers.los_probability(radio_map, place, wish.altitude, station=station, grid=grid)
-    if wish.layer == "gain":
-        return layers.gain(radio_map, place, wish.altitude, station=station, grid=grid)
+        return layers.best_server(radio_map, places, request.altitude, ids=ids, grid=grid)[0]
+    place, station = _place(run, request), request.station
+    if request.layer == "los":
+        return layers.los_probability(
+            radio_map, place, request.altitude, station=station, grid=grid
+        )
+    if request.layer == "gain":
+        return layers.gain(radio_map, place, request.altitude, station=station, grid=grid)
     why_not = _why_no_uncertainty(run)
     if why_not:
-        raise VeilmapError(f"no uncertainty: {why_not}")
-    return layers.spread(run.replicas(), place, wish.altitude, station=station, grid=grid)
+        raise RunFolderError(f"no uncertainty: {why_not}")
+    return layers.spread(run.replicas(), place, request.altitude, station=station, grid=grid)
 
 
-def _place(run: OpenRun, wish: Wish) -> tuple[float, float, float]:
-    if wish.place is not None or wish.station is None:
-        return wish.place or (0.0, 0.0, 0.0)
+def _place(run: ServedRun, request: LayerRequest) -> tuple[float, float, float]:
+    if request.place is not None or request.station is None:
+        return request.place or (0.0, 0.0, 0.0)
     places, ids = run.stations
-    if wish.station not in ids:
-        raise VeilmapError(f"the run has no base station {wish.station}")
-    x, y, z = places[ids.index(wish.station)].tolist()
-    return x, y, z
+    if request.station not in ids:
+        raise ConfigurationError(f"the run has no base station {request.station}", "station")
+    return tuple(places[ids.index(request.station)].tolist())
 
 
 def _true_values(
     scene: Scene,
-    wish: Wish,
+    request: LayerRequest,
     place: tuple[float, float, float],
     grid: Grid,
-    shown: Shown | None,
+    shown: Downsampled | None,
 ) -> np.ndarray:
     """The scene's own values; none inside buildings, where nobody measures."""
-    if wish.layer == "heights":
+    if request.layer == "heights":
         return scene.heights if shown is None else shown.highest(scene.heights)
-    quantity: Callable = scene.gain if wish.layer == "gain" else scene.line_of_sight
-    values = np.asarray(quantity(centres(grid, wish.altitude), place), dtype=np.float64)
+    quantity: Callable[..., Any] = scene.gain if request.layer == "gain" else scene.line_of_sight
+    values = np.asarray(quantity(centres(grid, request.altitude), place), dtype=np.float64)
     return outdoors(scene, values.reshape(grid.shape), grid)
 
 
-def layer_answer(run: OpenRun, made: Layer) -> bytes:
+def layer_answer(run: ServedRun, made: Layer) -> bytes:
     """A layer as the page reads it."""
     found = made.values[np.isfinite(made.values)]
     low, high = np.percentile(found, _MIDDLE_PERCENT) if found.size else (0.0, 1.0)
@@ -279,25 +291,25 @@ def layer_answer(run: OpenRun, made: Layer) -> bytes:
         low, high = 0.0, 1.0
     if not low < high:
         low, high = low - 0.5, high + 0.5
-    shown = Shown(run.radio_map().grid)
+    shown = Downsampled(run.radio_map().grid)
     which = HIGHEST if made.name.startswith("heights") else MIDDLE
     study = [f"{run.study}."] if run.study and made.long_name.startswith(run.study) else []
-    header = answers.LayerHeader(
+    header = schema.LayerHeader(
         made.name, made.long_name, made.unit, made.categories, float(low), float(high),
         _grid_info(made.grid), shown.how(which), study + shown.notes(which),
     )  # fmt: skip
-    return answers.packed(header, {"values": made.values})
+    return schema.packed(header, {"values": made.values})
 
 
 # ---- what the server sees
 
 
-def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) -> bytes:
+def seen(run: ServedRun, user: str, number: int, knobs: Knobs, *, summed: bool) -> bytes:
     """One user in one round, counted from 0, as the page reads it."""
     witness = run.witness()
     client = witness.named(user, number)
     found = (_sum if summed else Witness.upload)(witness, client, number, knobs)
-    shown = Shown(witness.transcript.grid)
+    shown = Downsampled(witness.transcript.grid)
     received = {name: scheme.received for name, scheme in found.schemes.items()}
     if found.deviations is not None:
         received["noise"] = found.deviations
@@ -307,9 +319,9 @@ def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) ->
     }
     order = [name for name in _SCHEMES if name in found.schemes]
     at = found.position
-    header = answers.SeenHeader(
+    header = schema.SeenHeader(
         user, number + 1, found.summed,
-        None if at is None else answers.Place(float(at[0]), float(at[1])),
+        None if at is None else schema.Position(float(at[0]), float(at[1])),
         known(found.norm),
         [_scheme(found, name) for name in order],
         list(found.pending) if comparable(shown.whole) else [],
@@ -317,7 +329,7 @@ def seen(run: OpenRun, user: str, number: int, knobs: Knobs, *, summed: bool) ->
         shown.how(STRONGEST),
         _notes(run, found) + shown.notes(STRONGEST),
     )  # fmt: skip
-    return answers.packed(header, arrays)
+    return schema.packed(header, arrays)
 
 
 def _sum(witness: Witness, client: ClientId, number: int, knobs: Knobs) -> Exposure:
@@ -330,15 +342,15 @@ def _sum(witness: Witness, client: ClientId, number: int, knobs: Knobs) -> Expos
         return Witness(witness.transcript).sum(client, number, knobs)
 
 
-def _scheme(found: Exposure, name: str) -> answers.Scheme:
+def _scheme(found: Exposure, name: schema.SchemeName) -> schema.Scheme:
     estimates = [
-        answers.Estimate(attack, float(xy[0]), float(xy[1]), known(found.error(name, attack)))
+        schema.Estimate(attack, float(xy[0]), float(xy[1]), known(found.error(name, attack)))
         for attack, xy in found.schemes[name].estimates.items()
     ]
-    return answers.Scheme(name, _SCHEMES[name], estimates)
+    return schema.Scheme(name, _SCHEMES[name], estimates)
 
 
-def _notes(run: OpenRun, found: Exposure) -> list[str]:
+def _notes(run: ServedRun, found: Exposure) -> list[str]:
     notes = [f"{run.study}."] if run.study else []
     if run.withheld:
         notes.append(f"{run.withheld[0].upper()}{run.withheld[1:]}.")
@@ -352,7 +364,7 @@ def _notes(run: OpenRun, found: Exposure) -> list[str]:
             f"A sum over {found.summed:,} users of a map of this size takes too long to try out"
             " under other budgets: only what was sent is shown."
         )
-    if run.config["server_sees"] == "sums" and found.summed is None:
+    if run.config.server_sees == "sums" and found.summed is None:
         notes.append("This run's server sees only sums: no single upload reaches it.")
     if not run.witness().compares:
         notes.append("The run does not say where base stations are: attacks that need them wait.")

@@ -1,0 +1,1 @@
+"""Helpers with two users or more: checks, files, ids, threads, optional imports."""

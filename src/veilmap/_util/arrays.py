@@ -1,0 +1,11 @@
+"""Short names for the types of arrays."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Array = NDArray[Any]

@@ -1,0 +1,33 @@
+"""Ids of base stations and devices, found by their text."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._util.arrays import Array
+
+Id = int | str
+
+Known = tuple[Array, NDArray[np.int64]]
+"""Ids as text in order, and the place that each had before."""
+
+
+def in_order(ids: Sequence[Id]) -> Known:
+    """Ids ready to be found among."""
+    texts = np.array([str(one) for one in ids], dtype=np.str_)
+    order = np.argsort(texts, kind="stable")
+    return texts[order], order
+
+
+def places(ids: Array, known: Known) -> NDArray[np.int64]:
+    """The place of each id among the known ones, or −1."""
+    texts, order = known
+    if len(texts) == 0:
+        return np.full(len(ids), -1)
+    distinct, inverse = np.unique(np.asarray(ids), return_inverse=True)
+    named = distinct.astype(np.str_)
+    found = np.searchsorted(texts, named)
+    hit = (found < len(texts)) & (texts[np.minimum(found, len(texts) - 1)] == named)
+    numbers = np.where(hit, order[np.minimum(found, len(texts) - 1)], -1)
+    return numbers[inverse.reshape(-1)]

@@ -1,0 +1,70 @@
+"""Settings that people give: flag, meaning and bounds, declared once beside the field they set.
+
+The command line's options, the page's form, the command that repeats a run and the checks of a
+value all come from here.
+"""
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from veilmap._util import checks
+from veilmap.errors import ConfigurationError
+
+_KEY = "option"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting as people know it.
+
+    Attributes
+    ----------
+    flag : str
+        On the command line.
+    help : str
+        One sentence, with symbol and unit.
+    default : value of the field
+    above, least, below, most : float
+        Bounds of its value.
+    """
+
+    flag: str
+    help: str
+    default: Any
+    above: float = -math.inf
+    least: float = -math.inf
+    below: float = math.inf
+    most: float = math.inf
+
+    def checked(self, name: str, value: Any) -> float:
+        """The value of a parameter as a number within the bounds."""
+        number = checks.number(name, value, above=self.above, least=self.least)
+        if number >= self.below:
+            raise ConfigurationError(f"{name} must be below {self.below:g}, not {number:g}", name)
+        if number > self.most:
+            raise ConfigurationError(f"{name} must be at most {self.most:g}, not {number:g}", name)
+        return number
+
+
+def option(default: Any, flag: str, meaning: str, **bounds: float) -> Any:
+    """A dataclass field that people can set; a number has ``bounds``."""
+    return field(default=default, metadata={_KEY: Option(flag, meaning, default, **bounds)})
+
+
+def options_of(*kinds: type) -> dict[str, Option]:
+    """The options of some dataclasses by the names of their fields; the first one counts."""
+    found: dict[str, Option] = {}
+    for kind in kinds:
+        for each in fields(kind):
+            if _KEY in each.metadata:
+                found.setdefault(each.name, each.metadata[_KEY])
+    return found
+
+
+def check_options(made: Any) -> None:
+    """Check and convert all numbers of a frozen dataclass that has just been made."""
+    for name, known in options_of(type(made)).items():
+        value = getattr(made, name)
+        if value is not None and not isinstance(value, bool):
+            object.__setattr__(made, name, known.checked(name, value))

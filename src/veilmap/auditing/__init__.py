@@ -1,0 +1,1 @@
+"""What attackers find, scored by the truth: the only package that knows it."""

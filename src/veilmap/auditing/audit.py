@@ -1,0 +1,317 @@
+"""What attackers find out about users of a run: the only place where the truth is known."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._util import checks
+from veilmap._util.plain import to_plain
+from veilmap.attacks import (
+    Attack,
+    Differencing,
+    Estimates,
+    GradientInversion,
+    MatchedFilter,
+    PlaneInversion,
+    PlaneSubtraction,
+    PriorOnly,
+    WeightedCentroid,
+)
+from veilmap.attacks.base import Places, When
+from veilmap.data.folders import Crowd
+from veilmap.data.measurements import Measurements
+from veilmap.errors import ConfigurationError
+from veilmap.federation import Run, Transcript
+from veilmap.federation.history import last_mae
+from veilmap.federation.messages import ClientId
+from veilmap.federation.study import STUDY
+from veilmap.model.evaluation import mean_absolute_error
+from veilmap.privacy.accounting import has_guarantee, promise
+from veilmap.privacy.mechanisms import Mechanism
+
+DISTANCES = (10, 50, 100)  # metres
+_MOST_ROUNDS = 5
+_Z = 1.96  # 95 % of a normal distribution lies within
+
+Truth = Crowd | Places
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A value with its 95 % confidence interval over users."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well one attack did in one round (from 0), or with all audited rounds together.
+
+    Attributes
+    ----------
+    rmse, median, within_95 : Measured
+        Of the distance to the truth, in metres: root mean square, 50 % circular error (which
+        is the median), 95 % circular error.
+    found : mapping from metres to Measured
+        Share of users found within a distance.
+    entropy_bits, coverage : float or None
+        Median entropy of the attacker's beliefs, and share of users inside their 95 %
+        credible regions; only of attacks that have beliefs.
+    """
+
+    attack: str
+    when: When
+    users: int
+    rmse: Measured
+    median: Measured
+    within_95: Measured
+    found: Mapping[int, Measured]
+    entropy_bits: float | None = None
+    coverage: float | None = None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All attacks on one run.
+
+    Attributes
+    ----------
+    promise : str
+        The guarantee in words, or why there is none.
+    epsilon : float
+        NaN where there is none: for mechanisms without a guarantee, and with a seed.
+    mae_db : float
+        Of the map; NaN where no test data was at hand.
+    rounds : tuple of int
+        Those that were audited, from 0.
+    """
+
+    mechanism: Mechanism
+    server_sees: str
+    promise: str
+    epsilon: float
+    mae_db: float
+    rounds: tuple[int, ...]
+    scores: tuple[Score, ...]
+    estimates: Mapping[str, Estimates] = field(repr=False)
+    truth: Places = field(repr=False)
+
+    @property
+    def study(self) -> str:
+        """The words that head whatever shows an audit of a run with a guarantee; else empty.
+
+        Scores are made from the truth: the guarantee does not cover them.
+        """
+        return STUDY if has_guarantee(self.mechanism) else ""
+
+    @property
+    def _rivals(self) -> Sequence[Score]:
+        """Scores of attacks that look at something, if there are any."""
+        return [s for s in self.scores if s.attack != PriorOnly.name] or self.scores
+
+    @property
+    def strongest(self) -> Score:
+        """The attack that places the typical user best."""
+        return min(self._rivals, key=lambda score: score.median.value)
+
+    @property
+    def prior(self) -> Score:
+        """What guessing without any upload gives."""
+        return self.score(PriorOnly.name, "all")
+
+    @property
+    def closest_rmse(self) -> float:
+        """The least RMSE of any attack over that of the prior: 1 if nothing was learned."""
+        return min(score.rmse.value for score in self._rivals) / self.prior.rmse.value
+
+    def score(self, attack: str, when: When) -> Score:
+        """One attack's score."""
+        return next(s for s in self.scores if (s.attack, s.when) == (attack, when))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; rounds count from 1 there, and NaN is null."""
+        scores = [asdict(one) | {"when": _from_one(one.when)} for one in self.scores]
+        strongest = self.strongest
+        return ({"study": self.study} if self.study else {}) | {
+            "mechanism": to_plain(self.mechanism) | {"name": self.mechanism.name},
+            "server_sees": self.server_sees,
+            "promise": self.promise,
+            "epsilon": None if math.isnan(self.epsilon) else self.epsilon,
+            "map_mae_db": None if math.isnan(self.mae_db) else self.mae_db,
+            "rounds": [number + 1 for number in self.rounds],
+            "strongest": {
+                "attack": strongest.attack,
+                "when": _from_one(strongest.when),
+                "median_m": strongest.median.value,
+                "rmse_m": strongest.rmse.value,
+            },
+            "least_rmse_over_prior": self.closest_rmse,
+            "scores": scores,
+        }
+
+
+def _from_one(when: When) -> When:
+    """A round counted from 1, for people."""
+    return when if when == "all" else int(when) + 1
+
+
+def audit(
+    run: Run,
+    truth: Truth,
+    *,
+    attacks: Sequence[Attack] | None = None,
+    rounds: Sequence[int] | None = None,
+    users: int | None = None,
+    test: Measurements | None = None,
+) -> Audit:
+    """Attack a run in every way that fits what its server saw, and score against the truth.
+
+    Parameters
+    ----------
+    run : Run
+        Trained with ``keep_uploads``.
+    truth : Measurements, MeasurementFolder, or mapping from user to (x, y) in metres
+        Where a run does not say where base stations are, measurements say that too.
+    attacks : attacks, optional
+        By default all that fit the trust model.
+    rounds : rounds from 0, optional
+        By default all kept ones, or five of them from first to last.
+    users : int, optional
+        Attack at most so many, chosen at random: beliefs about many users take much memory.
+        In sums all others still count.
+    test : Measurements, optional
+        For the map's MAE; by default what the history says.
+    """
+    transcript = _some_users(_chosen(run.transcript, rounds), users)
+    if not isinstance(truth, Mapping):
+        transcript = transcript.knowing(*truth.stations)
+    positions = _positions(truth, transcript)
+    estimates: dict[str, Estimates] = {}
+    for attack in attacks or battery(transcript):
+        estimates[attack.name] = attack.locate_after(transcript, estimates)
+    if PriorOnly.name not in estimates:
+        estimates[PriorOnly.name] = PriorOnly().locate(transcript)
+    spent = run.history[-1].epsilon if run.history else math.nan
+    promised = promise(transcript.mechanism, spent, run.seed)
+    return Audit(
+        transcript.mechanism,
+        transcript.server_sees,
+        promised.words,
+        promised.epsilon,
+        last_mae(run.history) if test is None else mean_absolute_error(run.radio_map, test),
+        tuple(sorted(transcript.rounds)),
+        tuple(score for found in estimates.values() for score in _scores(found, positions)),
+        estimates,
+        positions,
+    )
+
+
+def battery(transcript: Transcript) -> list[Attack]:
+    """Every attack we have that works on what this server saw."""
+    everything: list[Attack] = [
+        PriorOnly(),
+        *(WeightedCentroid(power) for power in (1, 2, 5, 10, math.inf)),
+        PlaneInversion(),
+        PlaneSubtraction(),
+        MatchedFilter(),
+        GradientInversion(),
+        Differencing(),
+    ]
+    return [attack for attack in everything if transcript.server_sees in attack.sees]
+
+
+def _chosen(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
+    """The transcript with only the rounds to audit."""
+    kept = sorted(transcript.rounds)
+    if not kept:
+        raise ConfigurationError(
+            "the run kept no round to audit: train with keep_uploads", "rounds"
+        )
+    fields = {n for n in kept if transcript.rounds[n].broadcast.radio_map.field is not None}
+    if rounds is None:
+        usable = [number for number in kept if number not in fields] or kept
+        steps = np.linspace(0, len(usable) - 1, min(_MOST_ROUNDS, len(usable)))
+        rounds = [usable[i] for i in np.unique(np.round(steps).astype(int))]
+    for number in rounds:
+        if number in fields:
+            raise ConfigurationError(
+                f"round {number + 1} learns a residual field, which no attack here reads; audit"
+                " earlier rounds",
+                "rounds",
+            )
+        if number not in transcript.rounds:
+            known = ", ".join(str(n + 1) for n in kept[:12]) + (", …" if len(kept) > 12 else "")
+            raise ConfigurationError(
+                f"round {number + 1} was not kept; there are {known}", "rounds"
+            )
+    return replace(transcript, rounds={n: transcript.rounds[n] for n in sorted(set(rounds))})
+
+
+def _some_users(transcript: Transcript, most: int | None) -> Transcript:
+    """The transcript with at most so many users to attack."""
+    everybody = transcript.wanted(transcript.rounds.values())
+    if most is None or len(everybody) <= checks.whole("users", most, least=1):
+        return transcript
+    chosen = np.random.default_rng(0).choice(len(everybody), most, replace=False)
+    return replace(transcript, targets={everybody[i] for i in chosen})
+
+
+def _positions(truth: Truth, transcript: Transcript) -> dict[ClientId, NDArray[np.float64]]:
+    if not isinstance(truth, Mapping):
+        truth = dict(zip(truth.users.tolist(), truth.mean_positions(), strict=True))
+    clients = transcript.wanted(transcript.rounds.values())
+    if unknown := [client for client in clients if client not in truth]:
+        raise ConfigurationError(f"the true position of user {unknown[0]} is not given", "truth")
+    return {client: np.asarray(truth[client], dtype=np.float64) for client in clients}
+
+
+def _scores(estimates: Estimates, truth: Places) -> Iterator[Score]:
+    for when, errors in estimates.errors(truth).items():
+        if len(errors) == 0:  # nobody who is attacked was in that round
+            continue
+        belief = estimates.posteriors.get(when)
+        yield Score(
+            estimates.attack,
+            when,
+            len(errors),
+            _root_mean_square(errors),
+            _quantile(errors, 0.5),
+            _quantile(errors, 0.95),
+            {metres: _share(errors <= metres) for metres in DISTANCES},
+            float(np.median(belief.entropy())) if belief else None,
+            float(belief.covers(truth).mean()) if belief else None,
+        )
+
+
+def _root_mean_square(errors: NDArray[np.float64]) -> Measured:
+    """The interval is that of the mean square, by the central limit theorem."""
+    squares, n = errors**2, len(errors)
+    mean = float(squares.mean())
+    apart = _Z * float(squares.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+    return Measured(math.sqrt(mean), math.sqrt(max(mean - apart, 0)), math.sqrt(mean + apart))
+
+
+def _quantile(errors: NDArray[np.float64], share: float) -> Measured:
+    """The interval lies between the order statistics that the share could fall on."""
+    ordered, n = np.sort(errors), len(errors)
+    apart = _Z * math.sqrt(n * share * (1 - share))
+    low, high = math.floor(n * share - apart), math.ceil(n * share + apart)
+    return Measured(
+        float(np.quantile(ordered, share)),
+        float(ordered[max(low, 0)]),
+        float(ordered[min(high, n - 1)]),
+    )
+
+
+def _share(hits: NDArray[np.bool_]) -> Measured:
+    """A share with Wilson's interval, which holds for 0 and 1 too."""
+    n, share = len(hits), float(hits.mean())
+    centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    apart = _Z / (1 + _Z**2 / n) * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
+    return Measured(share, max(centre - apart, 0.0), min(centre + apart, 1.0))

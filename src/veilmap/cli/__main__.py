@@ -1,0 +1,5 @@
+"""`python -m veilmap.cli` is `veilmap`."""
+
+from veilmap.cli import main
+
+main()

@@ -1,0 +1,202 @@
+"""`veilmap export`."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from veilmap import layers
+from veilmap.cli.options import DATA, argument, numbers, option
+from veilmap.cli.output import console, progress_bar, sentence, writable_folder
+from veilmap.cli.stations import ChosenStations, NamedMap
+from veilmap.data.measurements import Measurements
+from veilmap.errors import ConfigurationError
+from veilmap.export import ENDINGS, Written, check, write
+from veilmap.layers import Layer
+from veilmap.model.radio_map import RadioMap
+
+_STATIONS = {"--station", "--bs", "--bs-latlon"}
+
+# Each layer, and the options that mean something for it.
+_OPTIONS = {
+    "gain": {*_STATIONS, "--azimuth", "--beam-width"},
+    "los": _STATIONS,
+    "best-server": {*_STATIONS, "--azimuth", "--beam-width"},
+    "heights": set[str](),
+    "coverage": {"--data"},
+    "uncertainty": {*_STATIONS, "--data", "--bootstrap", "--replicas", "--seed"},
+}
+
+# Base stations that are named in a line rather than where to find their names.
+_LISTED = 10
+
+
+def export(
+    source: Path = argument("A map (.nc), or the folder of a run.", metavar="MAP_OR_RUN"),
+    out: Path = argument(f"File to write; its ending says as what: {', '.join(ENDINGS)}."),
+    layer: str = option("gain", f"What to write: {', '.join(_OPTIONS)}."),
+    station: list[str] | None = option(
+        None,
+        "Base station of the run by its id, with all that the map knows of it: offset,"
+        " antenna, field. Several for best-server.",
+    ),
+    bs: list[str] | None = option(None, "Base station x,y,z in metres, without an offset."),
+    bs_latlon: list[str] | None = option(None, "Base station latitude,longitude,z, degrees and m."),
+    azimuth: list[float] | None = option(
+        None, "Where its antenna looks, degrees clockwise from north (one a station)."
+    ),
+    beam_width: list[float] | None = option(None, "Its beam width in degrees; default: 65."),
+    altitude: float = option(1.5, "Receivers' height above ground, in metres."),
+    levels: str | None = option(None, "Contour levels such as -110,-100 (.geojson)."),
+    points: Path | None = option(None, "CSV with x,y or latitude,longitude, perhaps z (.csv)."),
+    bootstrap: int | None = option(None, "Replicas to train (uncertainty); 10 by default.", min=2),
+    replicas: Path | None = option(None, "Folder that keeps replicas; those in it are reused."),
+    data: Path | None = DATA,
+    seed: int | None = option(None, "Of the replicas.", min=0),
+) -> None:
+    """Write a map for other tools: rasters, contour lines, values at points.
+
+    coverage (links that cross a cell) and uncertainty (how far maps of resampled users
+    disagree) are made from the users' measurements: only who holds those can make them, and of a
+    run of aggregate their files are marked as a study, not for publication.
+    """
+    given = {
+        "--station": station,
+        "--bs": bs,
+        "--bs-latlon": bs_latlon,
+        "--azimuth": azimuth,
+        "--beam-width": beam_width,
+        "--data": data,
+        "--bootstrap": bootstrap,
+        "--replicas": replicas,
+        "--seed": seed,
+    }
+    _check_options(layer, {name for name, value in given.items() if value not in (None, [])})
+    if out.resolve() in {
+        path.resolve() for path in (source, source / "radio_map.nc", data) if path
+    }:
+        raise ConfigurationError(f"{out} is what the layer is made from; name another file")
+    subject = NamedMap.opened(source, data)
+    chosen = None if levels is None else numbers("--levels", levels)
+    writable_folder(out.parent)
+    check(out, subject.radio_map.grid.crs, levels=chosen, points=points)
+    stations = subject.named(station, bs, bs_latlon).looking(azimuth, beam_width)
+    if layer == "coverage":
+        made = [layers.link_coverage(subject.radio_map.grid, _data(subject, data))]
+    elif layer == "uncertainty":
+        xyz, known = subject.only_one(layer, stations).first
+        maps = _replicas(subject, bootstrap or 10, replicas, seed)
+        made = [layers.spread(maps, xyz, altitude, station=known)]
+    else:
+        made = _predicted(subject, layer, stations, altitude)
+    if layer in _PRIVATE and subject.run and subject.run.study:
+        made = [replace(one, long_name=f"{subject.run.study}: {one.long_name}") for one in made]
+    for one, path in zip(made, (out, out.with_stem(f"{out.stem}-gain")), strict=False):
+        _report(one, write(one, path, levels=chosen, points=points))
+
+
+def _check_options(layer: str, given: set[str]) -> None:
+    if layer not in _OPTIONS:
+        raise ConfigurationError(f"no layer {layer!r}; there are {', '.join(_OPTIONS)}")
+    unused = sorted(given - _OPTIONS[layer])
+    if unused:
+        raise ConfigurationError(f"the layer {layer} has no use for {', '.join(unused)}")
+
+
+def _predicted(
+    subject: NamedMap, layer: str, stations: ChosenStations, altitude: float
+) -> list[Layer]:
+    """Layers that the map alone decides."""
+    if layer == "heights":
+        return [layers.obstacle_heights(subject.radio_map)]
+    if layer == "best-server":
+        return _best_server(subject, stations, altitude)
+    only = subject.only_one(layer, stations)
+    xyz, station = only.first
+    if layer == "los":
+        return [layers.los_probability(subject.radio_map, xyz, altitude, station=station)]
+    _say_isotropic(subject, only)
+    azimuth, width = (given[0] if given else None for given in (only.azimuths, only.beam_widths))
+    made = layers.gain(
+        subject.radio_map, xyz, altitude, station=station, azimuth=azimuth, beam_width=width
+    )
+    return [made]
+
+
+def _say_isotropic(subject: NamedMap, stations: ChosenStations) -> None:
+    """A map that learned of antennas knows them by their stations' ids, not by places."""
+    if subject.radio_map.antennas is not None and stations.by_place and not stations.azimuths:
+        console.print(
+            "Antennas are taken to be isotropic: --azimuth says where one looks, --station ID"
+            " takes what the map knows of it"
+        )
+
+
+def _best_server(subject: NamedMap, stations: ChosenStations, altitude: float) -> list[Layer]:
+    """Which station is heard best, and its gain."""
+    where = "in the order of the command"
+    if len(stations) == 0:
+        stations, where = subject.stations, f"as in {subject.path}/base_stations.csv"
+    if len(stations) == 0:
+        raise ConfigurationError(f"{subject.path} has no base stations: name them, --bs x,y,z each")
+    if stations.ids and len(stations) <= _LISTED:
+        where = f"in this order: {', '.join(stations.ids)}"
+    console.print(f"{len(stations)} base stations, numbered from 0 {where}", highlight=False)
+    _say_isotropic(subject, stations)
+    made = layers.best_server(
+        subject.radio_map,
+        stations.xyz,
+        altitude,
+        ids=stations.ids,
+        azimuths=stations.azimuths or None,
+        beam_widths=stations.beam_widths or None,
+    )
+    return list(made)
+
+
+def _data(subject: NamedMap, data: Path | None) -> Measurements:
+    """The measurements that the coverage is made from."""
+    if subject.run:
+        return subject.run.measurements
+    if data is None:
+        raise ConfigurationError("coverage needs measurements: name them with --data, or a run")
+    return Measurements.load(data)
+
+
+def _replicas(
+    subject: NamedMap, count: int, folder: Path | None, seed: int | None
+) -> list[RadioMap]:
+    """Maps of resampled users, trained as the run was trained."""
+    run = subject.run
+    if run is None:
+        raise ConfigurationError("uncertainty needs a run's folder: how was the map trained?")
+    settings = run.config.settings()
+    if run.promised:
+        settings["model"] = replace(settings["model"], stations=run.stations)
+    # The replicas know the antennas that the run knew, whatever the file has.
+    links = replace(run.measurements, antennas=subject.radio_map.antennas)
+    with progress_bar() as progress:
+        task = progress.add_task("replicas", total=count, note="", visible=False)
+
+        def on_replica(done: int) -> None:
+            progress.update(task, completed=done, visible=True)
+
+        grid = subject.radio_map.grid
+        return layers.bootstrap(
+            links, grid, count, seed=seed, on_replica=on_replica, folder=folder, **settings
+        )
+
+
+_PRIVATE = {
+    "coverage": "It shows where users measured: keep it as they keep their measurements.",
+    "uncertainty": "Its replicas used the measurements anew, beyond what the run promised users.",
+}
+
+
+def _report(layer: Layer, written: Written) -> None:
+    rows, columns = layer.grid.shape
+    unit = "" if layer.unit == "1" else f" ({layer.unit})"
+    console.print(
+        f"Wrote {', '.join(map(str, written.files))}: {layer.long_name}{unit},"
+        f" {rows} × {columns} cells of {layer.grid.cell_size:g} m"
+    )
+    for note in (*written.notes, *([_PRIVATE[layer.name]] if layer.name in _PRIVATE else [])):
+        console.print(sentence(note))

@@ -1,0 +1,65 @@
+"""`veilmap serve`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from veilmap._util.files import existing
+from veilmap.cli.options import argument, option
+from veilmap.cli.output import console, writable_folder
+from veilmap.errors import ConfigurationError
+
+_SHORTEST_TOKEN = 16
+
+
+def serve(
+    runs: list[Path] | None = argument(
+        "Folders of runs, or folders that hold some; by default what NEW_RUNS holds, or"
+        " a demo run that is started and shown live.",
+        default=None,
+    ),
+    host: str = option("127.0.0.1", "Address to listen on; beyond loopback a token is required."),
+    port: int | None = option(None, "Port; 8765 or a free one by default.", min=0, max=65535),
+    token: str | None = option(
+        None, "Access token; generated if required.", envvar="VEILMAP_TOKEN"
+    ),
+    new_runs: Path = option(Path("veilmap-runs"), "Folder for runs that are started on the page."),
+    buildings: Path | None = option(None, "Footprints to draw the maps on: .geojson or .gpkg."),
+    study: bool = option(
+        False,
+        "Show of runs of aggregate what their guarantee does not cover as well, such as"
+        " users' places; it is marked as not for publication.",
+        "--study",
+    ),
+    open_page: bool = option(False, "Open the page in a browser.", "--open/--no-open"),
+) -> None:
+    """Show runs in a browser: the map, the training, and what the server could learn.
+
+    The page shows where users were: it is for who holds their measurements anyway. Of runs of
+    aggregate it shows what was published, unless a study is wanted (--study).
+    """
+    for path in runs or ():
+        if not path.is_dir():
+            raise ConfigurationError(f"{path} is no folder: name a run's folder, or one of runs")
+    if buildings is not None:
+        existing(buildings)
+    if token is not None and len(token) < _SHORTEST_TOKEN:
+        raise ConfigurationError(f"token must have at least {_SHORTEST_TOKEN} letters", "token")
+    writable_folder(new_runs)
+    settings = {"new_runs": new_runs, "buildings": buildings, "study": study}
+    show(runs or [], host, port, token, open_page=open_page, **settings)
+
+
+def show(runs: Sequence[Path], *address: Any, open_page: bool, **settings: Any) -> None:
+    """Serve runs at an address (host, port, token) until Ctrl-C, and say where."""
+    from veilmap.web.serving import Address, serve
+
+    def on_ready(url: str) -> None:
+        console.print(f"The page is at {url}", highlight=False, soft_wrap=True)
+        console.print("Ctrl-C ends it, and the runs that it has started.")
+        if open_page:
+            typer.launch(url)
+
+    serve(runs, Address(*address), on_ready=on_ready, **settings)

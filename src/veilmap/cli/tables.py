@@ -1,0 +1,215 @@
+"""Results as tables for a terminal of eighty columns."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from veilmap import reports
+from veilmap.auditing.audit import Audit
+from veilmap.paper import experiment as results
+from veilmap.paper.experiment import Experiment
+from veilmap.reports.demo import Row
+
+if TYPE_CHECKING:
+    from veilmap.compare import Comparison
+    from veilmap.flower.deploy.processes import Process
+    from veilmap.ingest import Check
+
+_STATIONS_SHOWN = 40
+
+
+def demo_table(rows: Sequence[Row], seed: int) -> Table:
+    """Map error and attackers' error of every scheme of the demo."""
+    columns = ["method", "#MAE (dB)", "#centroid", "#informed", "informed attack"]
+    title = f"Map error on 200 unseen users; attackers' median error in m (seed {seed})"
+    return _table(
+        title,
+        columns,
+        (
+            [
+                row.name,
+                _number(row.mae_db) or "–",
+                _metres(row.centroid_m),
+                _metres(row.strongest_m),
+                row.strongest or row.note,
+            ]
+            for row in rows
+        ),
+    )
+
+
+def plan_table(plan: Mapping[str, Any]) -> Table:
+    """A plan for a promise, as `PrivacyPlan.as_dict` gives it."""
+    asked = f"{plan['cohort']:,} of them a round, each in {plan['rounds_each']}"
+    rows = {
+        "rounds": f"{plan['rounds']}; {asked}",
+        "clip": f"{plan['clip']:g}",
+        "gradient in an answer": f"with probability {plan['contribute']:g}",
+        "noise on each sum": f"{plan['noise_multiplier']:.3g} × the largest contribution in every"
+        " cell",
+        "expected loss": f"{plan['expected_loss_db']:.2f} dB",
+        "a user sends": f"{_bytes(plan['upload_bytes'])} a round ({plan['bits_a_cell']} bits a"
+        f" cell), {_bytes(plan['sent_bytes'])} in all",
+        "a user receives": f"{_bytes(plan['received_bytes'])} in all",
+        "a user computes": f"{1e3 * plan['seconds_a_round']:.2g} ms a round,"
+        f" {plan['seconds']:.2g} s in all (a core of this machine)",
+    }
+    if plan["contribute"] == 1:
+        del rows["gradient in an answer"]
+    title = f"{plan['users']:,} users with ε = {plan['epsilon']:.3g}, δ = {plan['delta']:g}"
+    return _table(title, ["what", "~"], rows.items())
+
+
+def audit_table(audit: Audit, path: Path) -> Table:
+    """Every attack in the first, middle and last round, and with all rounds together."""
+    what = f"Where attackers place the users of {path.resolve().name}: {reports.label(audit)}"
+    columns = [*reports.COLUMNS[:2], *(f"#{title}" for title in reports.COLUMNS[2:])]
+    table = _table(reports.marked(audit.study, what), columns)
+    table.caption = reports.UNITS
+    for name, rows in groupby(reports.table_rows(audit), key=lambda row: row[0]):
+        for number, (_, *figures) in enumerate(rows):
+            table.add_row("" if number else name, *figures)
+        table.add_section()
+    return table
+
+
+def tradeoff_table(audits: Mapping[str, Audit]) -> Table:
+    """Map error against the strongest attack, one line a run."""
+    study = reports.study_among(audits.values())
+    # Numbers have a unit.
+    columns = [f"#{title}" if "(" in title else title for title in reports.TRADEOFF_COLUMNS]
+    title = reports.marked(study, "Map error against the strongest attack")
+    return _table(title, columns, reports.tradeoff_rows(audits))
+
+
+def experiment_list(experiments: Mapping[str, type[Experiment]]) -> Table:
+    """What can be reproduced, and what it shows."""
+    rows = ([name, experiment.title] for name, experiment in experiments.items())
+    return _table("veilmap reproduce NAME …, or all", ["name", "~what"], rows)
+
+
+def result_table(result: results.Table) -> Table:
+    """An experiment's table."""
+    table = _table(result.title, result.columns[:1])
+    for title in result.columns[1:]:
+        table.add_column(title, justify="right")
+    for row in result.text():
+        table.add_row(*row)
+    return table
+
+
+def findings(result: results.Result) -> Text:
+    """What holds of an experiment's statements, one paragraph each."""
+    text = Text()
+    for finding in result.findings:
+        colour = "green" if finding.holds else "red"
+        text.append(f"{'✓' if finding.holds else '✗'} ", style=colour)
+        text.append(f"{finding.claim} ")
+        text.append(finding.verdict.capitalize(), style=colour)
+        text.append(f": {finding.measured}.\n")
+    return text
+
+
+def process_table(processes: "Sequence[Process]") -> Table:
+    """A federation's processes."""
+    rows = (
+        [one.name, str(one.pid or ""), "running" if one.running else "stopped", one.log.name]
+        for one in processes
+    )
+    return _table("The federation on this host", ["process", "#pid", "~", "~log"], rows)
+
+
+def check_table(check: "Check") -> Table:
+    """What a file of measurements holds."""
+    return _table(f"Measurements in {Path(check.file).name}", ["what", "~"], check.lines())
+
+
+def coverage_table(check: "Check") -> Table:
+    """What is known of each base station."""
+    columns = ["#rows", "#users", "#median gain (dB)", "#nearest (m)", "#farthest (m)"]
+    rows = (
+        [
+            one.bs,
+            f"{one.rows:,}",
+            f"{one.users:,}",
+            f"{one.gain_median_db:.1f}",
+            f"{one.nearest_m:,.0f}",
+            f"{one.farthest_m:,.0f}",
+        ]
+        for one in check.stations[:_STATIONS_SHOWN]
+    )
+    table = _table("Base stations", ["~base station", *columns], rows)
+    more = len(check.stations) - _STATIONS_SHOWN
+    if more > 0:
+        table.caption = f"and {more} more (all of them with --json)"
+    return table
+
+
+def doubts(check: "Check") -> Text:
+    """What looks wrong, one line each; empty if nothing does."""
+    lines = [part for doubt in check.doubts for part in (("! ", "red"), f"{doubt}\n")]
+    return Text.assemble(*lines)
+
+
+def comparison_tables(comparison: "Comparison") -> list[Table]:
+    """A table for each way of setting test data aside."""
+    columns = ["method", "#MAE (dB)", "#±", "#RMSE", "#cost", "#s", "~model"]
+    found = []
+    for scheme, group in groupby(comparison.summaries(), key=lambda row: row.scheme):
+        own = list(group)
+        rows = (
+            [
+                row.method,
+                f"{row.mae_db:.2f}",
+                _number(row.spread_db),
+                f"{row.rmse_db:.2f}",
+                "" if row.method == "central" else _number(row.cost_db, sign="+"),
+                f"{row.seconds:.1f}",
+                _models(row.models),
+            ]
+            for row in own
+        )
+        table = _table(f"Error on test data: {scheme}, {own[0].folds} folds", columns, rows)
+        table.caption = "±: standard error over folds; cost: MAE above central; s: per fold"
+        found.append(table)
+    return found
+
+
+def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]] = ()) -> Table:
+    """A table; #: a column of numbers, ~: one whose text may wrap."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in columns:
+        justify: Literal["right", "left"] = "right" if name.startswith("#") else "left"
+        table.add_column(name.lstrip("#~"), justify=justify, no_wrap=not name.startswith("~"))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _metres(value: float | None) -> str:
+    return "" if value is None else reports.metres(value)
+
+
+def _number(value: float | None, sign: str = "-") -> str:
+    return "" if value is None or math.isnan(value) else f"{value:{sign}.2f}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def _models(models: Sequence[tuple[str, int]]) -> str:
+    """What was chosen, and how often where that differs between folds."""
+    if len(models) == 1:
+        return models[0][0]
+    return "; ".join(f"{name} ({count}×)" for name, count in models)

@@ -1,1 +1,0 @@
-"""The command line's commands, one file each; `cli` puts them together."""

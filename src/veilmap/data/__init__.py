@@ -1,0 +1,1 @@
+"""Measurements: in memory, as links, in folders of many users, and as table files."""

@@ -1,0 +1,68 @@
+"""Reading tables of columns, with errors that name the line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from veilmap._util.arrays import Array
+from veilmap.errors import DataError
+
+# Ids stay as they are written; all other columns are numbers.
+_TEXT_COLUMNS = ("user", "bs", "device")
+
+
+def read(
+    path: Path,
+    kind: Literal["csv", "parquet"],
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+) -> dict[str, Array]:
+    """The wanted columns of a file as arrays; missing numbers become NaN."""
+    try:
+        table = pa.csv.read_csv(path) if kind == "csv" else pa.parquet.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path} cannot be read as {kind}: {reason}") from None
+    missing = [name for name in required if name not in table.column_names]
+    if missing:
+        raise DataError(
+            f"{path} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)};"
+            f" it has {', '.join(table.column_names)}"
+        )
+    wanted = [*required, *(name for name in optional if name in table.column_names)]
+    return {name: _column(path, kind, name, table.column(name)) for name in wanted}
+
+
+def note(path: Path, kind: Literal["csv", "parquet"], name: str) -> str | None:
+    """A remark in a Parquet file's metadata, if it is there."""
+    if kind == "csv":
+        return None
+    found = (pa.parquet.read_schema(path).metadata or {}).get(name.encode())
+    return found.decode() if found else None
+
+
+def _column(path: Path, kind: str, name: str, column: pa.ChunkedArray) -> Array:
+    if name in _TEXT_COLUMNS:
+        return np.asarray(column.to_numpy())
+    try:
+        return np.asarray(column.cast(pa.float64()).to_numpy())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        row, text = _first_not_a_number(column)
+        # A CSV's first line holds the names, and people count lines from 1.
+        where = f"line {row + 2}" if kind == "csv" else f"row {row}"
+        raise DataError(f"{path}, {where}: {name} is {text!r}, not a number") from None
+
+
+def _first_not_a_number(column: pa.ChunkedArray) -> tuple[int, object]:
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            np.float64(value if value is not None else "nan")
+        except (TypeError, ValueError):
+            return row, value
+    return 0, column.type

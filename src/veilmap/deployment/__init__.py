@@ -1,9 +1,0 @@
-"""A federation on real hosts: its keys, its files, and its processes for a trial on one.
-
-Flower does the work; this folder writes what Flower's commands need and starts them.
-"""
-
-from veilmap.deployment.layout import Federation
-from veilmap.deployment.processes import Process, down, run, status, up
-
-__all__ = ["Federation", "Process", "down", "run", "status", "up"]

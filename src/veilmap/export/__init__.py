@@ -1,0 +1,100 @@
+"""Layers as files that other tools open: one module a format.
+
+.tif      GeoTIFF, for QGIS and everything built on GDAL
+.nc       netCDF after the CF conventions, for xarray
+.png      a picture with a world file, and its legend
+.geojson  contour lines
+.csv      values at given points
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from veilmap._util.extras import require
+from veilmap.errors import ConfigurationError
+from veilmap.export.written import Written
+from veilmap.layers import Layer
+
+_WRITERS = {
+    ".tif": "veilmap.export.geotiff",
+    ".nc": "veilmap.export.netcdf",
+    ".png": "veilmap.export.picture",
+    ".geojson": "veilmap.export.contours",
+    ".csv": "veilmap.export.points",
+}
+ENDINGS = tuple(_WRITERS)
+
+__all__ = ["ENDINGS", "Written", "check", "write"]
+
+
+def write(
+    layer: Layer,
+    path: str | Path,
+    *,
+    levels: Sequence[float] | None = None,
+    points: str | Path | None = None,
+) -> Written:
+    """Write a layer; the file's ending says as what.
+
+    Parameters
+    ----------
+    layer : Layer
+    path : path
+        Ends in one of `ENDINGS`.
+    levels : numbers, optional
+        Where contour lines lie (.geojson), in the layer's unit; by default round ones.
+    points : path, optional
+        A CSV file of the places whose values are wanted (.csv), with the columns x and y, or
+        latitude and longitude, and perhaps z in metres.
+
+    Returns
+    -------
+    Written
+        The files, and what their reader should know.
+    """
+    path = Path(path)
+    ending = check(path, layer.grid.crs, levels=levels, points=points)
+    write_format = import_module(_WRITERS[ending]).write
+    given: dict[str, Any] = {"levels": levels} if ending == ".geojson" else {}
+    given |= {"points": Path(points)} if points is not None else {}
+    written: Written = write_format(layer, path, **given)
+    return written
+
+
+def check(
+    path: str | Path,
+    crs: str | None = None,
+    *,
+    levels: Sequence[float] | None = None,
+    points: str | Path | None = None,
+) -> str:
+    """Refuse what `write` could not do, before any work is done; the file's ending."""
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise ConfigurationError(f"{path}: layers are written as {', '.join(ENDINGS)}")
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; name a file to write")
+    if levels is not None and ending != ".geojson":
+        raise ConfigurationError(
+            f"{path}: levels are for contour lines, which are written as .geojson"
+        )
+    if points is not None and ending != ".csv":
+        raise ConfigurationError(f"{path}: values at points are written as .csv")
+    if ending == ".tif":
+        require("rasterio", "GeoTIFF")
+    if crs is not None and ending in (".nc", ".geojson"):
+        require("pyproj", f"a map in {crs}")
+    if ending == ".csv":
+        from veilmap.export.points import read
+
+        if points is None:
+            raise ConfigurationError(
+                f"{path}: a .csv holds values at points; name a file of them (points)"
+            )
+        if Path(points).absolute() == path.absolute():
+            raise ConfigurationError(f"{path} is the file of points; name another one to write")
+        read(Path(points), crs)
+    return ending

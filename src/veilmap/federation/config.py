@@ -1,0 +1,243 @@
+"""The configuration of a run: all that decides its result, and where its data came from.
+
+`RunConfig` is what ``config.json`` holds, and the whole of it ``study.json`` beside a run with a
+guarantee: this module alone writes and reads both, for every engine.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from veilmap._util import checks, files
+from veilmap._util.ids import Id
+from veilmap._util.plain import differences, from_plain, plain, to_plain
+from veilmap.data.folders import Crowd
+from veilmap.errors import ConfigurationError, DataError, RunFolderError, VeilmapError
+from veilmap.federation.model import Calibrated, Model
+from veilmap.federation.participation import Participation
+from veilmap.federation.public import Public
+from veilmap.federation.steps import StepRule
+from veilmap.federation.transcript import ServerSees
+from veilmap.geometry.grid import Grid
+from veilmap.geometry.tiling import Tiling
+from veilmap.privacy.accounting import has_guarantee
+from veilmap.privacy.mechanisms import Mechanism
+
+# Of run folders; another number was written by another version.
+FORMAT = 8
+
+# Its file in the folder of a run, and in that of a study, which is no run.
+RUN, STUDY = "config.json", "study.json"
+
+_USERS_PER_DIGEST = 1000
+
+
+@plain
+@dataclass(frozen=True)
+class Fingerprint:
+    """What tells one crowd's measurements from another's; where it may be said, by a digest."""
+
+    users: int
+    links: int | None = None
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        for count in (self.users, self.links or 0):
+            if not isinstance(count, int) or count < 0:
+                raise DataError(f"a fingerprint counts users and links, not {count!r}")
+
+    @classmethod
+    def of(cls, data: Crowd) -> "Fingerprint":
+        """The same for a table and for a folder that holds it in parts."""
+        digest = hashlib.sha256()
+        for links in data.blocks(_USERS_PER_DIGEST):
+            for values in (links.offsets, links.user_xyz, links.bs_xyz, links.gain_db):
+                digest.update(np.ascontiguousarray(values).tobytes())
+            for ids in (links.bs, links.device):
+                names, number = np.unique(np.asarray(ids), return_inverse=True)
+                digest.update(json.dumps([str(name) for name in names]).encode())
+                digest.update(number.astype(np.int64).tobytes())
+        return cls(len(data.users), len(data), digest.hexdigest())
+
+
+@plain
+@dataclass(frozen=True)
+class RunConfig:
+    """All that decides a run's result, and where its data came from.
+
+    Parameters
+    ----------
+    grid, mechanism, server_sees, rounds, seed, participation, tiling
+        As `train` takes them, with the noise of the mechanism fixed.
+    step : StepRule or mapping
+        The rule of all rounds; one of a caller's own is read back as its description.
+    offset_stations, offset_devices : tuples of ids
+        Whose offsets are learned.
+    buildings, antennas : str, optional
+        Digests of the public heights and antenna patterns that the map starts from.
+    data : Fingerprint, optional
+        None where the users take part from nodes of their own.
+    source : mapping, optional
+        Where the measurements are, as `veilmap.runs.source.Source` describes it.
+    """
+
+    grid: Grid
+    mechanism: Mechanism
+    server_sees: ServerSees
+    rounds: int
+    seed: int | None
+    step: StepRule | Mapping[str, Any]
+    participation: Participation
+    tiling: Tiling | None = None
+    offset_stations: tuple[Id, ...] = ()
+    offset_devices: tuple[Id, ...] = ()
+    buildings: str | None = None
+    antennas: str | None = None
+    data: Fingerprint | None = None
+    source: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.server_sees not in ("uploads", "sums"):
+            raise ConfigurationError(
+                f"server_sees is 'uploads' or 'sums', not {self.server_sees!r}", "server_sees"
+            )
+        for name, kind in _KINDS.items():
+            if not isinstance(getattr(self, name), kind):
+                raise DataError(f"the {name} of a run cannot be {getattr(self, name)!r}")
+        checks.whole("rounds", self.rounds, least=1)
+        checks.whole("seed", self.seed or 0, least=0)
+
+    @property
+    def promised(self) -> bool:
+        """Whether the mechanism has a guarantee."""
+        return has_guarantee(self.mechanism)
+
+    @property
+    def users(self) -> int | None:
+        """The number of users; None where they take part from nodes of their own."""
+        return None if self.data is None else self.data.users
+
+    @property
+    def has_study(self) -> bool:
+        """Whether a study stands beside the run: the users of a promise are in this process."""
+        return self.promised and self.data is not None
+
+    @property
+    def attackable_rounds(self) -> int:
+        """The number of rounds before those of a residual field, which no attack reads."""
+        described = to_plain(self.step)
+        return self.rounds - int(described.get("rounds", 0))
+
+    def knowing(self, public: Public) -> "RunConfig":
+        """The same, with what of public facts decides the result."""
+        known, antennas = public.offsets, public.antennas
+        heights = public.heights
+        return replace(
+            self,
+            offset_stations=tuple(known.stations),
+            offset_devices=tuple(known.devices),
+            buildings=None if heights is None else _digest(heights.tobytes()),
+            antennas=None if antennas is None else _digest(antennas.as_text().encode()),
+        )
+
+    def published(self) -> "RunConfig":
+        """What may be published: no ε covers a digest of users' data, or where these are."""
+        if not self.promised or self.data is None:
+            return self
+        return replace(self, data=Fingerprint(self.data.users), source=None)
+
+    def settings(self) -> dict[str, Any]:
+        """How the run was trained, as `train` takes it; all but its data, grid and seed.
+
+        Antennas are part of the data: the run's map has those it was trained with.
+        """
+        if self.buildings is not None:
+            raise ConfigurationError(
+                "the run started from buildings, which its folder does not hold"
+            )
+        if isinstance(self.step, Mapping):
+            raise ConfigurationError(
+                "the run has a step rule of its own, which its folder does not hold"
+            )
+        learned = {"stations": self.offset_stations, "devices": self.offset_devices}
+        calibrated = [cast("Calibrated", name) for name, ids in learned.items() if ids]
+        return {
+            "tiling": self.tiling,
+            "mechanism": self.mechanism,
+            "rounds": self.rounds,
+            "server_sees": self.server_sees,
+            "participation": self.participation,
+            "model": Model(step=self.step, calibrate=calibrated),
+        }
+
+    def differences(self, other: "RunConfig") -> list[str]:
+        """What would make another result, one short phrase each; data may have moved."""
+        old, new = (_as_json(replace(one, source=None)) for one in (self, other))
+        return differences(old, new)
+
+    def save(self, folder: Path, name: str = RUN) -> None:
+        """Write it into a folder."""
+        files.write_json({"format": FORMAT} | to_plain(self), folder / name)
+
+    @classmethod
+    def exists(cls, folder: Path, name: str = RUN) -> bool:
+        """Whether a folder holds one, which makes it a run."""
+        return (folder / name).exists()
+
+    @classmethod
+    def load(cls, folder: Path, name: str = RUN) -> "RunConfig":
+        """Read it out of a folder, which may be anybody's."""
+        path = folder / name
+        if not path.exists():
+            raise RunFolderError(f"{folder} holds no run: it has no {name}")
+        try:
+            content = dict(json.loads(path.read_text(encoding="utf-8")))
+            if content.pop("format") != FORMAT:
+                raise RunFolderError(
+                    f"{folder} was written by another version of veilmap; train it anew"
+                )
+            return cls._of(content)
+        except RunFolderError:
+            raise
+        except (VeilmapError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise RunFolderError(f"{path} is damaged: {error}") from error
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> "RunConfig":
+        """The inverse of `to_plain`, but that step and source may be of classes unknown here."""
+        described, source = dict(content.pop("step")), content.pop("source")
+        try:
+            step: Any = from_plain(described, object)
+        except DataError:
+            step = described
+        known = from_plain(content | {"step": None, "source": None}, cls)
+        return replace(known, step=step, source=None if source is None else dict(source))
+
+
+_KINDS: dict[str, Any] = {
+    "rounds": int,
+    "seed": int | None,
+    "grid": Grid,
+    "mechanism": Mechanism,
+    "participation": Participation,
+    "tiling": Tiling | None,
+    "offset_stations": tuple,
+    "offset_devices": tuple,
+    "buildings": str | None,
+    "antennas": str | None,
+    "data": Fingerprint | None,
+}
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _as_json(config: RunConfig) -> dict[str, Any]:
+    """As it is read back: numpy's numbers and tuples are JSON's."""
+    return cast("dict[str, Any]", json.loads(json.dumps(to_plain(config))))

@@ -1,0 +1,228 @@
+"""A run on disk: configuration, history, checkpoints, uploads and the map.
+
+    RUN/config.json
+        base_stations.csv                 ids and places, as the server was told
+        history.csv
+        ledger.json                       what users have spent, where there is a guarantee
+        checkpoints/round-000120.npz      the last two
+        transcript/round-000050.npz       rounds whose uploads were kept
+        radio_map.nc                      when the run has ended
+        .lock                             held by the process that writes
+
+Every file is written whole or not at all; a run killed at any moment goes on from its last
+checkpoint. One process writes at a time, and any number may read meanwhile. Under a guarantee
+all of it is made of noisy sums, public facts and who took part; the rest is a study, see
+`study.py`.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._util import files
+from veilmap.errors import RunFolderError
+from veilmap.federation import history
+from veilmap.federation.config import RunConfig
+from veilmap.federation.history import HistoryRow
+from veilmap.federation.messages import Broadcast
+from veilmap.federation.public import Stations, read_stations, write_stations
+from veilmap.federation.steps import ServerState
+from veilmap.federation.transcript import SeenRound, SeenSum
+from veilmap.geometry.grid import Grid
+from veilmap.model.radio_map import RadioMap
+
+_LOCK = ".lock"
+_KEPT_CHECKPOINTS = 2
+_BROKEN = (BadZipFile, KeyError, ValueError, EOFError, OSError)
+
+
+class RunFolder:
+    """Reads and writes one run's folder."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other writers out; where no run came of it, no folder is left either."""
+        if self.path.exists() and not self.path.is_dir():
+            raise RunFolderError(f"{self.path} is a file; name a folder for the run")
+        lock = self.path / _LOCK
+        with files.locked(lock):
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # there is a run in it now, or something else
+                    self.path.rmdir()
+
+    def check_free(self) -> None:
+        """Refuse a place that holds a run already, before any work is done."""
+        if RunConfig.exists(self.path):
+            raise RunFolderError(
+                f"{self.path} holds a run already; go on with it (resume) or name another folder"
+            )
+
+    def start(self, config: RunConfig, stations: Stations) -> None:
+        """Make the folder of a new run, with its base stations."""
+        write_stations(stations, self.path / "base_stations.csv")
+        config.save(self.path)
+
+    def base_stations(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+        """The public base stations, (B, 3), in metres, and their ids; several may share a mast.
+
+        None where the server was not told any.
+        """
+        return read_stations(self.path / "base_stations.csv")
+
+    def config(self) -> RunConfig:
+        """The configuration the run was started with."""
+        return RunConfig.load(self.path)
+
+    def check(self, config: RunConfig) -> None:
+        """Refuse to go on under another configuration."""
+        changed = self.config().differences(config)
+        if changed:
+            raise RunFolderError(
+                f"{self.path} was started with another configuration ({'; '.join(changed[:3])});"
+                " resume with the same one or start a new folder"
+            )
+
+    def save_checkpoint(self, state: ServerState, rows: Sequence[HistoryRow]) -> None:
+        """Write a checkpoint and the history, then drop checkpoints that are too old."""
+        radio_map = state.radio_map
+        with files.replacing(self._checkpoint(state.round)) as temporary:
+            np.savez(
+                temporary,
+                round=state.round,
+                **radio_map.as_arrays(),
+                history=json.dumps([asdict(row) for row in rows]),
+                **{f"memory_{name}": values for name, values in state.memory.items()},  # type: ignore[arg-type]
+            )
+        history.save(rows, self.path / "history.csv")
+        for old in self._checkpoints()[:-_KEPT_CHECKPOINTS]:
+            old.unlink()
+
+    def load_checkpoint(self, grid: Grid) -> tuple[ServerState, list[HistoryRow]] | None:
+        """The newest checkpoint, or None where there is none yet."""
+        for rest in (*self.path.glob(".*-*"), *self.path.glob("*/.*-*")):
+            rest.unlink()  # half a file of a run that was killed
+        checkpoints = self._checkpoints()
+        if not checkpoints:
+            return None
+        newest = checkpoints[-1]
+        try:
+            with np.load(newest) as file:
+                arrays = {name: file[name] for name in file.files}
+            radio_map = RadioMap.from_arrays(grid, arrays)
+            memory = {
+                name.removeprefix("memory_"): values
+                for name, values in arrays.items()
+                if name.startswith("memory_")
+            }
+            rows = [HistoryRow(**row) for row in json.loads(str(arrays["history"]))]
+            return ServerState(radio_map, int(arrays["round"]), memory), rows
+        except (*_BROKEN, TypeError) as error:
+            earlier = checkpoints[-2].name if len(checkpoints) > 1 else "the start"
+            raise RunFolderError(
+                f"the checkpoint {newest} is damaged; delete it to go on from {earlier}"
+            ) from error
+
+    def newest_map(self) -> RadioMap | None:
+        """The map of the newest checkpoint; nothing is touched, so that a run can be watched."""
+        grid = self.grid()
+        for path in reversed(self._checkpoints()):
+            try:
+                with np.load(path) as file:
+                    return RadioMap.from_arrays(grid, {name: file[name] for name in file.files})
+            except _BROKEN:
+                continue  # its run has dropped it in the meantime
+        return None
+
+    def grid(self) -> Grid:
+        """The cells of the map to be learned."""
+        return self.config().grid
+
+    def kept_rounds(self) -> list[int]:
+        """Rounds that were kept, from 0."""
+        kept = (self.path / "transcript").glob("round-*.npz")
+        return sorted(int(path.stem.removeprefix("round-")) for path in kept)
+
+    def save_round(self, seen: SeenRound | SeenSum) -> None:
+        """Write what the server saw of one round, compressed."""
+        radio_map = seen.broadcast.radio_map
+        received = (
+            {"uploads": seen.uploads}
+            if isinstance(seen, SeenRound)
+            else {"sum": seen.height_gradient}
+        )
+        with files.replacing(self._uploads(seen.broadcast.round)) as temporary:
+            np.savez_compressed(
+                temporary,
+                clients=json.dumps(seen.clients),
+                propagation=seen.theta_gradient,
+                links=seen.weight,
+                cohort=seen.broadcast.cohort,
+                **radio_map.as_arrays(),
+                **received,
+            )
+
+    def load_rounds(self, grid: Grid) -> dict[int, SeenRound | SeenSum]:
+        """All rounds that were kept."""
+        return {number: self.load_round(number, grid) for number in self.kept_rounds()}
+
+    def load_round(self, number: int, grid: Grid) -> SeenRound | SeenSum:
+        """One kept round."""
+        path = self._uploads(number)
+        try:
+            with np.load(path) as file:
+                return _seen(number, grid, file)
+        except _BROKEN as error:
+            raise RunFolderError(f"the kept uploads in {path} are damaged") from error
+
+    def save_ledger(self, content: Mapping[str, Any]) -> None:
+        """Write what users have spent."""
+        files.write_json(content, self.path / "ledger.json", indent=None)
+
+    def load_ledger(self) -> dict[str, Any]:
+        """What users have spent; without it nobody knows."""
+        path = self.path / "ledger.json"
+        try:
+            content = json.loads(path.read_text())
+        except (OSError, ValueError):
+            content = None
+        if not isinstance(content, dict) or not {"opened", "spent"} <= content.keys():
+            raise RunFolderError(
+                f"{path} is missing or damaged: what users have spent is unknown, so this run"
+                " cannot go on"
+            )
+        return content
+
+    def finish(self, radio_map: RadioMap) -> None:
+        """Write the learned map."""
+        radio_map.save(self.path / "radio_map.nc")
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted((self.path / "checkpoints").glob("round-*.npz"))
+
+    def _checkpoint(self, number: int) -> Path:
+        return self.path / "checkpoints" / f"round-{number:06d}.npz"
+
+    def _uploads(self, number: int) -> Path:
+        return self.path / "transcript" / f"round-{number:06d}.npz"
+
+
+def _seen(number: int, grid: Grid, file: Mapping[str, Any]) -> SeenRound | SeenSum:
+    """One kept round out of its file."""
+    broadcast = Broadcast(number, RadioMap.from_arrays(grid, file), int(file["cohort"]))
+    clients = tuple(json.loads(str(file["clients"])))
+    if "sum" in file:
+        return SeenSum(broadcast, clients, file["sum"], file["propagation"], int(file["links"]))
+    return SeenRound(broadcast, clients, file["uploads"], file["propagation"], file["links"])

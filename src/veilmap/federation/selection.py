@@ -1,0 +1,289 @@
+"""What a map of real measurements is made of, and how to choose it on validation data."""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from veilmap._util import checks
+from veilmap._util.plain import plain
+from veilmap.data.links import Links
+from veilmap.data.measurements import Measurements
+from veilmap.errors import ConfigurationError
+from veilmap.federation import Model, NoiseAwareStep, Run, train
+from veilmap.federation.model import Calibrated
+from veilmap.federation.public import Stations
+from veilmap.federation.residual import ThenField
+from veilmap.federation.steps import StepRule
+from veilmap.geometry.grid import Grid
+from veilmap.model.gradients import gradients_of
+from veilmap.model.propagation import Propagation
+from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.mechanisms import Mechanism, NoNoise
+
+__all__ = ["ModelChoice", "ModelTrial", "choose", "chosen_on", "preferred"]
+
+# Gains of other people's data may lie 20 dB and more from where θ starts.
+_START_THETA_RATE = 2.0
+
+# Pooled rows are one user to the mathematics; several keep all cores busy.
+_PARTS = 16
+
+_NEVER_CLIPS = 1e9
+
+_BLOCKS_ALONG = 10
+_VALIDATION_SHARE = 0.25
+
+
+@plain
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which parts a map has beyond the paper's.
+
+    Parameters
+    ----------
+    obstacles : bool
+        Without them gains follow one law of distance, and what there is besides.
+    degrees : 2, 3 or 4
+        Of obstruction.
+    wide : bool
+        Whether gradients are smoothed over twice as many cells: where real streets do not keep
+        to the model's edges, less is fitted that is not there.
+    residual : float, optional
+        Metres between the points of a field of what obstacles leave over.
+    calibrate : "stations" and/or "devices"
+        Whose offsets are learned.
+    """
+
+    obstacles: bool = True
+    degrees: int = 2
+    wide: bool = False
+    residual: float | None = None
+    calibrate: tuple[Calibrated, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.residual is not None:
+            checks.number("residual", self.residual, above=0)
+        Propagation.of_degrees(self.degrees)
+
+    def __str__(self) -> str:
+        base = f"obstacles of {self.degrees} degrees" if self.obstacles else "no obstacles"
+        base = f"wide {base}" if self.wide else base
+        return base + (f", field of {self.residual:g} m" if self.residual else "")
+
+    @property
+    def complexity(self) -> int:
+        """Laws that obstacles choose between."""
+        return self.degrees if self.obstacles else 0
+
+    @property
+    def step(self) -> StepRule:
+        """For the obstacles; the field comes after them."""
+        laws = Propagation.of_degrees(self.degrees)
+        step = NoiseAwareStep(start_propagation=laws, start_theta_rate=_START_THETA_RATE)
+        if self.wide:
+            step = replace(
+                step, smoothing=2 * step.smoothing, last_smoothing=2 * step.last_smoothing
+            )
+        if self.obstacles:
+            return step
+        # Heights that may not rise from the floor block nothing.
+        ground = step.floor
+        return replace(step, start_height=ground, ceiling=ground, start_sharpness=step.sharpness)
+
+    def train(
+        self,
+        data: Measurements,
+        grid: Grid,
+        *,
+        mechanism: Mechanism | None = None,
+        rounds: int = 100,
+        seed: int | None = None,
+        buildings: ArrayLike | None = None,
+        stations: Stations | None = None,
+    ) -> Run:
+        """Learn the map federated; with a field the server sees only sums.
+
+        ``stations`` are public base stations, see `train`.
+        """
+        return train(
+            data,
+            grid,
+            mechanism=mechanism,
+            rounds=rounds,
+            seed=seed,
+            server_sees="sums" if self.residual else None,
+            model=Model(
+                step=self.step,
+                calibrate=self.calibrate,
+                residual=self.residual,
+                stations=stations,
+                buildings=buildings,
+            ),
+        )
+
+    def fit(
+        self,
+        data: Measurements,
+        grid: Grid,
+        *,
+        rounds: int = 100,
+        buildings: ArrayLike | None = None,
+    ) -> RadioMap:
+        """Learn the map from pooled measurements: nothing is clipped, θ and field are exact."""
+        bare = replace(self, residual=None)
+        parts = _in_parts(data)
+        run = bare.train(
+            parts, grid, mechanism=NoNoise(clip=_NEVER_CLIPS), rounds=rounds, buildings=buildings
+        )
+        radio_map = run.radio_map.fit_propagation(data)
+        return radio_map if self.residual is None else with_field(radio_map, data, self.residual)
+
+
+def _in_parts(data: Measurements) -> Measurements:
+    """The same rows dealt out evenly; rows alike but for their user go to different parts."""
+    ids = (np.unique(own, return_inverse=True)[1].reshape(-1) for own in (data.bs, data.device))
+    rows = np.column_stack([data.user_xyz, data.bs_xyz, data.gain_db, *ids])
+    _, alike, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    parts = max(min(_PARTS, len(data)), int(counts.max()))
+    part = np.empty(len(data), dtype=np.int64)
+    part[np.argsort(alike.reshape(-1), kind="stable")] = np.arange(len(data)) % parts
+    return replace(data, user=part)
+
+
+def with_field(radio_map: RadioMap, data: Measurements, spacing: float) -> RadioMap:
+    """The map and, on top, the field of what it leaves over of pooled measurements."""
+    rule = ThenField(spacing)
+    empty = rule.empty(radio_map.grid, *data.stations)
+    links = data.links
+    together = Links(np.array([0, len(data)]), *(getattr(links, name) for name in _COLUMNS))
+    sums = gradients_of(replace(radio_map, field=empty), together).height_gradient
+    values = rule.solved(*sums.reshape(2, *empty.values.shape))
+    return replace(radio_map, field=empty.moved_to(values))
+
+
+_COLUMNS = ("user_xyz", "bs_xyz", "gain_db", "bs", "device")
+
+
+@dataclass(frozen=True)
+class ModelTrial:
+    """How well a model did on validation data.
+
+    Attributes
+    ----------
+    model : ModelChoice
+    mae_db : float
+        Over all links.
+    by_group : (G,) float
+        What each group of links adds to it.
+    """
+
+    model: ModelChoice
+    mae_db: float
+    by_group: NDArray[np.float64] = field(repr=False)
+
+    def as_good_as(self, other: "ModelTrial") -> bool:
+        """Whether the difference lies within its standard error over groups."""
+        apart = self.by_group - other.by_group
+        error = math.sqrt(len(apart)) * np.std(apart, ddof=1) if len(apart) > 1 else 0.0
+        return bool(apart.sum() <= error)
+
+
+def preferred(trials: Sequence[ModelTrial]) -> ModelTrial:
+    """The simplest kind of obstacles that is as good as the best, with its best field."""
+    best = min(trials, key=lambda trial: trial.mae_db)
+    kinds = sorted({trial.model.complexity for trial in trials})
+    for kind in kinds:
+        own = [trial for trial in trials if trial.model.complexity == kind]
+        simple = min(own, key=lambda trial: trial.mae_db)
+        if simple.as_good_as(best):
+            return simple
+    return best
+
+
+def chosen_on(
+    own: Measurements,
+    grid: Grid,
+    *,
+    residuals: Sequence[float | None] | None = None,
+    calibrate: Collection[Calibrated] = (),
+    rounds: int = 100,
+    buildings: ArrayLike | None = None,
+) -> ModelTrial:
+    """The model for measurements that are one's own, a quarter of their ground set aside.
+
+    Nothing of anybody else's is used: a federation can start from what it says.
+    """
+    side = float(np.ptp(own.user_xyz[:, :2], axis=0).max()) / _BLOCKS_ALONG
+    learned, validation = own.split_by_place(_VALIDATION_SHARE, block=side, seed=0)
+    trials = choose(
+        learned,
+        validation,
+        grid,
+        residuals=residuals,
+        calibrate=calibrate,
+        rounds=rounds,
+        groups=np.floor(validation.user_xyz[:, :2] / side) @ [1.0, 1e9],
+        buildings=buildings,
+    )
+    return preferred(trials)
+
+
+def choose(
+    data: Measurements,
+    validation: Measurements,
+    grid: Grid,
+    *,
+    degrees: Iterable[int] = (2, 3),
+    residuals: Sequence[float | None] | None = None,
+    calibrate: Collection[Calibrated] = (),
+    groups: ArrayLike | None = None,
+    rounds: int = 100,
+    buildings: ArrayLike | None = None,
+    on_trial: Callable[[ModelTrial], None] | None = None,
+) -> list[ModelTrial]:
+    """Models fitted to pooled ``data``, in the order of their error on ``validation``.
+
+    `preferred` takes one of them. For data that may be pooled, an operator's own or a study's:
+    what is chosen on users' measurements tells of them, and no mechanism covers it.
+
+    Parameters
+    ----------
+    degrees : ints
+        Degrees of obstruction to try, beside no obstacles at all; the last also ``wide``.
+    residuals : floats and None, optional
+        Fields to try, by their points' distance in metres; None is no field. By default none,
+        and points as far apart as one, two and four cells.
+    calibrate : "stations" and/or "devices"
+    groups : ids, optional
+        Which rows of ``validation`` stand or fall together, such as those of a block; by default
+        those of a user.
+    buildings : (rows, columns) array, optional
+        Public heights to start from.
+    on_trial : callable, optional
+        Called with each `ModelTrial`.
+    """
+    if residuals is None:
+        residuals = (None, *(grid.cell_size * cells for cells in (1, 2, 4)))
+    tried = list(degrees)
+    kinds = [ModelChoice(obstacles=False), *(ModelChoice(degrees=count) for count in tried)]
+    kinds += [ModelChoice(degrees=count, wide=True) for count in tried[-1:]]
+    if not residuals:
+        raise ConfigurationError(
+            "choose needs at least one of residuals; None is no field", "residuals"
+        )
+    group = np.unique(validation.user if groups is None else groups, return_inverse=True)[1]
+    trials = []
+    for kind in kinds:
+        bare = replace(kind, calibrate=tuple(calibrate))
+        fitted = bare.fit(data, grid, rounds=rounds, buildings=buildings)
+        for spacing in residuals:
+            radio_map = fitted if spacing is None else with_field(fitted, data, spacing)
+            wrong = np.abs(radio_map.predict_links(validation) - validation.gain_db)
+            parts = np.bincount(group.reshape(-1), wrong) / len(wrong)
+            trials.append(ModelTrial(replace(bare, residual=spacing), float(wrong.mean()), parts))
+            if on_trial:
+                on_trial(trials[-1])
+    return sorted(trials, key=lambda trial: trial.mae_db)

@@ -1,0 +1,112 @@
+"""What all figures share: `draw`, sizes, colours that colour-blind readers tell apart, saving."""
+
+from functools import singledispatch
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib.figure
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.image import AxesImage
+from numpy.typing import NDArray
+
+from veilmap._util import files
+from veilmap.geometry.grid import Grid
+
+Figure = matplotlib.figure.Figure
+
+SIZE = 9
+SMALL = 8
+HEIGHTS = "cividis"
+GAIN = "viridis"
+ERROR = "PuOr_r"
+EAST, NORTH = "x, east (m)", "y, north (m)"
+ATTACKER = "#d55e00"
+USER = "#0072b2"
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#d55e00", "#999999")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+_DPI = 150
+
+
+@singledispatch
+def draw(picture: object) -> Figure:
+    """The figure of a picture."""
+    raise TypeError(f"no way to draw a {type(picture).__name__}")
+
+
+@draw.register
+def _(picture: Figure) -> Figure:
+    return picture
+
+
+def save(picture: object, path: Path) -> Path:
+    """Draw a picture into a file, whole or not at all."""
+    with files.replacing(path) as temporary:
+        draw(picture).savefig(temporary, dpi=_DPI, format=path.suffix.lstrip("."))
+    return path
+
+
+def png(picture: object) -> bytes:
+    """A picture as the bytes of a file."""
+    stream = BytesIO()
+    draw(picture).savefig(stream, dpi=_DPI, format="png")
+    return stream.getvalue()
+
+
+def plain(text: str) -> str:
+    """Other people's text, such as an id: its dollars are no formula."""
+    return text.replace("$", r"\$")
+
+
+def label(axes: Axes, title: str | None = None, x: str | None = None, y: str | None = None) -> None:
+    """Titles and ticks in the figures' sizes; None leaves one as it is."""
+    for text, put in ((title, axes.set_title), (x, axes.set_xlabel), (y, axes.set_ylabel)):
+        if text is not None:
+            put(text, fontsize=SIZE)
+    axes.tick_params(which="both", labelsize=SMALL)
+
+
+def over_ground(
+    axes: Axes,
+    grid: Grid,
+    values: NDArray[np.floating],
+    colours: str,
+    limits: tuple[float | None, float | None] = (None, None),
+) -> AxesImage:
+    """An image over the ground, north up."""
+    return axes.imshow(
+        values,
+        origin="lower",
+        extent=grid.extent,
+        cmap=colours,
+        vmin=limits[0],
+        vmax=limits[1],
+        interpolation="nearest",
+    )
+
+
+def colour_bar(image: ScalarMappable, axes: Axes | list[Axes], text: str, **options: Any) -> None:
+    """A labelled colour scale beside one or several axes."""
+    first = axes[0] if isinstance(axes, list) else axes
+    bar = first.figure.colorbar(image, ax=axes, **options)
+    bar.set_label(text, size=SIZE)
+    bar.ax.tick_params(labelsize=SMALL)
+
+
+def arranged(count: int, columns: int | None) -> tuple[int, int]:
+    """Rows and columns of panels, ``columns`` in a row or all."""
+    across = min(count, columns or count)
+    return -(-count // across), across
+
+
+def panels(figure: Figure, count: int, columns: int | None) -> list[Axes]:
+    """Axes of panels that share their heights; places for more are empty."""
+    axes = figure.subplots(*arranged(count, columns), sharey=True, squeeze=False).ravel().tolist()
+    for free in axes[count:]:
+        free.set_axis_off()
+    return axes[:count]

@@ -1,0 +1,34 @@
+"""The same clients and server on Flower: simulated in one command, or deployed on devices.
+
+Flower carries messages, starts apps and authenticates nodes; nothing of that is written here.
+It is an optional extra, and this package is the only place that imports it. Other people's
+Flower apps can use the noise alone: `GeometryAlignedMod`, `UniformNoiseMod`.
+"""
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from veilmap._util import extras
+
+if TYPE_CHECKING:
+    from veilmap.flower.mods import GeometryAlignedMod, NoiseMod, UniformNoiseMod
+    from veilmap.flower.simulation import Simulation
+
+__all__ = ["GeometryAlignedMod", "NoiseMod", "Simulation", "UniformNoiseMod", "require"]
+
+
+def require(*, simulation: bool = False) -> None:
+    """Raise an error where Flower is missing, and switch off its telemetry where it is not."""
+    os.environ.update(extras.WITHOUT_TELEMETRY)
+    for module in ("flwr", "ray") if simulation else ("flwr",):
+        extras.require(module, "the Flower engine", "flower")
+
+
+def __getattr__(name: str) -> Any:
+    """What imports Flower when it is used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require(simulation=name == "Simulation")
+    home = "simulation" if name == "Simulation" else "mods"
+    return getattr(importlib.import_module(f"veilmap.flower.{home}"), name)

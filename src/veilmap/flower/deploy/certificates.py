@@ -1,0 +1,72 @@
+"""Certificates and keys of a federation: its own authority, TLS for the server, node keys."""
+
+import ipaddress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from veilmap._util import files
+
+_PEM = serialization.Encoding.PEM
+_AUTHORITY_YEARS = 10
+
+
+def write_authority(folder: Path) -> None:
+    """A new certificate authority: ca.crt goes to every node, ca.key stays with the operator."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    name = _name("veilmap federation")
+    built = _built(name, name, key.public_key(), days=365 * _AUTHORITY_YEARS).add_extension(
+        x509.BasicConstraints(ca=True, path_length=0), critical=True
+    )
+    _write(key, folder / "ca.key", built.sign(key, hashes.SHA384()), folder / "ca.crt")
+
+
+def write_server(folder: Path, hosts: list[str], days: int) -> None:
+    """A key and a certificate for the server under its names and addresses."""
+    authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    signer = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP384R1())
+    built = _built(_name(hosts[0]), authority.subject, key.public_key(), days).add_extension(
+        x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
+    )
+    _write(key, folder / "server.key", built.sign(signer, hashes.SHA384()), folder / "server.pem")
+
+
+def _built(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))  # clocks differ
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _write(
+    key: ec.EllipticCurvePrivateKey, secret: Path, public: x509.Certificate, path: Path
+) -> None:
+    kind = serialization.PrivateFormat.PKCS8
+    private = key.private_bytes(_PEM, kind, serialization.NoEncryption())
+    files.write_text(private.decode(), secret, secret=True)
+    files.write_text(public.public_bytes(_PEM).decode(), path)

@@ -1,0 +1,172 @@
+"""The server's side: whom to ask, how long to wait, what to make of what comes back."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.app import Message, MessageType, RecordDict
+from flwr.serverapp import Grid as FlowerGrid
+from numpy.typing import NDArray
+
+from veilmap.errors import ConfigurationError
+from veilmap.federation.engine import Gathered, Recorder
+from veilmap.federation.messages import ClientId, Update
+from veilmap.federation.participation import Turnout
+from veilmap.federation.server import RoundSum
+from veilmap.flower import records
+from veilmap.flower.records import UnreadableError
+from veilmap.geometry.tiling import Tiles
+
+_AFTER_DEADLINE = 5.0
+
+
+@dataclass
+class FlowerExchange:
+    """Users on Flower's nodes, which ``grid`` leads to.
+
+    Parameters
+    ----------
+    least_users : int
+        Wait for this many before the first round.
+    patience : float
+        Seconds to wait for them.
+    deadline : float
+        Seconds to wait for a round's answers; what comes later is not looked at.
+    poll : float
+        Seconds between looks.
+    least_cohort : int
+        What later rounds wait for: a run goes on without nodes that are lost on the way.
+    """
+
+    grid: FlowerGrid
+    least_users: int = 2
+    patience: float = 600.0
+    deadline: float = 60.0
+    poll: float = 0.5
+    least_cohort: int = 1
+    _homes: dict[ClientId, int] = field(default_factory=dict, init=False)
+    _known: set[int] = field(default_factory=set, init=False)
+    _silent: dict[int, float] = field(default_factory=dict, init=False)
+    _last_problem: str = field(default="", init=False)
+    _began: bool = field(default=False, init=False)
+
+    def users(self) -> Sequence[ClientId]:
+        """Users of the nodes that are there, in the order of their ids.
+
+        Nodes that appear are asked whom they speak for, so that late ones join in.
+        """
+        until = time.monotonic() + self.patience
+        wanted = self.least_cohort if self._began else self.least_users
+        while True:
+            present = set(self.grid.get_node_ids())
+            self._known &= present
+            self._introduce(present - self._known)
+            here = [user for user, node in self._homes.items() if node in present]
+            if len(here) >= wanted:
+                self._began = True
+                return sorted(here, key=lambda user: (isinstance(user, str), user))
+            if time.monotonic() > until:
+                raise ConfigurationError(
+                    f"{len(here)} of at least {wanted} users were there after"
+                    f" {self.patience:g} s{self._last_problem}: start more nodes, or ask for fewer"
+                )
+            time.sleep(self.poll)
+
+    def tiles_of(self, tiles: Tiles) -> NDArray[np.int64]:
+        """Nodes reveal no tiles: `Simulation` says that it does not divide areas."""
+        raise NotImplementedError
+
+    def collect(
+        self,
+        total: RoundSum,
+        users: Sequence[ClientId],
+        turnout: Turnout,
+        recorder: Recorder | None,
+    ) -> Gathered:
+        """Ask the nodes of those who turn out, and add up what came in time."""
+        asked = turnout.answering(users)
+        by_node: dict[int, list[ClientId]] = {}
+        for user in asked:
+            by_node.setdefault(self._homes[user], []).append(user)
+        replies = self._ask(
+            MessageType.TRAIN,
+            {node: records.question(total.broadcast, own) for node, own in by_node.items()},
+            self.deadline,
+        )
+        updates: dict[ClientId, Update] = {}
+        absent: dict[ClientId, str] = {}
+        for node, own in by_node.items():
+            answers, problem = _read(replies.get(node), own, self.deadline)
+            updates |= answers
+            absent |= {user: problem for user in own if user not in answers}
+        came = [updates[user] for user in users if user in updates]
+        total.add(came)
+        if recorder:
+            recorder.add([update for update in came if update.client not in total.refused])
+        return Gathered(absent=absent)
+
+    def _introduce(self, nodes: Iterable[int]) -> None:
+        """Ask new nodes whom they speak for; a user who is known already keeps their node."""
+        now = time.monotonic()
+        new = [node for node in nodes if now >= self._silent.get(node, 0.0)]
+        if not new:
+            return
+        replies = self._ask(
+            MessageType.QUERY, {node: records.names([]) for node in new}, self.deadline
+        )
+        for node in new:
+            reply = replies.get(node)
+            try:
+                if reply is None or reply.has_error():
+                    raise UnreadableError(f"node {node} {silence(reply, self.deadline)}")
+                for user in records.read_names(reply.content):
+                    self._homes.setdefault(user, node)
+                self._known.add(node)
+            except UnreadableError as error:
+                self._silent[node] = now + self.deadline  # ask again, but not at once
+                self._last_problem = f" ({error})"
+
+    def _ask(
+        self, kind: str, contents: Mapping[int, RecordDict], seconds: float
+    ) -> dict[int, Message]:
+        """Send a message to every node; replies by node, as far as they come in time."""
+        # Flower names error replies after itself: they are told apart by what they answer.
+        nodes = {}
+        for node, content in contents.items():
+            # A node that comes back later must not answer a round that is over. The seconds more
+            # are so that our deadline comes first, with its own words.
+            message = Message(content, node, kind, ttl=seconds + _AFTER_DEADLINE)
+            for sent in self.grid.push_messages([message]):
+                nodes[sent] = node
+        replies: dict[int, Message] = {}
+        until = time.monotonic() + seconds
+        while nodes and time.monotonic() < until:
+            for reply in self.grid.pull_messages(list(nodes)):
+                sent = reply.metadata.reply_to_message_id
+                if sent in nodes:
+                    replies[nodes.pop(sent)] = reply
+            if nodes:
+                time.sleep(self.poll)
+        return replies
+
+
+def silence(reply: Message | None, seconds: float) -> str:
+    """Why a node sent nothing that could be read."""
+    if reply is None:
+        return f"did not answer within {seconds:g} s"
+    return f"failed on its node: {reply.error.reason}"
+
+
+def _read(
+    reply: Message | None, asked: Sequence[ClientId], seconds: float
+) -> tuple[dict[ClientId, Update], str]:
+    """A node's updates, and why those that are missing are."""
+    if reply is None or reply.has_error():
+        return {}, silence(reply, seconds)
+    try:
+        updates = records.read_answer(reply.content)
+    except UnreadableError as error:
+        return {}, str(error)
+    # A node may speak only for its own users, and only for those who were asked.
+    return {u.client: u for u in updates if u.client in asked}, "sent no update"

@@ -1,0 +1,1 @@
+"""Masked sums on Flower: SecAgg+ with nodes that do not trust the server."""

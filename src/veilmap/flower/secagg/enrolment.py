@@ -1,0 +1,149 @@
+"""Who a node is, and which peers it knows: keys from enrolment, never from the server.
+
+A server that could name a node's peers could invent them, and a sum with invented peers is one
+upload. So every node has a *roster*, a text file with one public key a line as OpenSSH writes
+them, each followed by its node's name. It comes with the node's own key, by a way that does not
+lead over the server, and is the same for everybody: owners of nodes compare its SHA-256.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
+
+from veilmap._util import files
+from veilmap.errors import PrivacyError
+
+_CURVE = ec.SECP384R1
+_ECDSA = ec.ECDSA(hashes.SHA384())
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The enrolled nodes' public keys by their names."""
+
+    keys: Mapping[str, ec.EllipticCurvePublicKey] = field(repr=False)
+
+    @classmethod
+    def load(cls, path: Path) -> "Roster":
+        """Read a roster; every name and every key stands there once."""
+        keys: dict[str, ec.EllipticCurvePublicKey] = {}
+        try:
+            lines = files.existing(path).read_text(encoding="utf-8").splitlines()
+            for line in filter(None, map(str.strip, lines)):
+                kind, text, name = line.split()
+                keys[_new(name, keys)] = _curve_key(load_ssh_public_key(f"{kind} {text}".encode()))
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise PrivacyError(f"the roster {path} is not a list of node keys: {error}") from error
+        if len({as_text(key) for key in keys.values()}) < len(keys):
+            raise PrivacyError(f"the roster {path} has one key under two names")
+        return cls(keys)
+
+    def name_of(self, key: ec.EllipticCurvePublicKey) -> str:
+        """Under which name a key is enrolled."""
+        for name, other in self.keys.items():
+            if as_text(other) == as_text(key):
+                return name
+        raise PrivacyError("this node's key is not in its roster: enrol it first")
+
+    def signed(self, name: object, signature: object, message: bytes) -> bool:
+        """Whether the node of that name signed the message."""
+        key = self.keys.get(name) if isinstance(name, str) else None
+        if key is None or not isinstance(signature, bytes):
+            return False
+        try:
+            key.verify(signature, message, _ECDSA)
+        except InvalidSignature:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """A node among its peers.
+
+    Flower authenticates the node by the same private key. What the node has spent (`account`)
+    belongs to that key.
+    """
+
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+    roster: Roster
+    account: Path
+
+    @classmethod
+    def load(cls, key: Path, roster: Path, account: Path) -> "Enrolment":
+        """What a node's configuration names."""
+        try:
+            own = load_ssh_private_key(files.existing(key).read_bytes(), None)
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise PrivacyError(f"{key} is not a node's private key: {error}") from error
+        if not isinstance(own, ec.EllipticCurvePrivateKey):
+            raise PrivacyError(f"{key} is not an ECDSA key: make one with ssh-keygen -t ecdsa")
+        return cls(own, Roster.load(roster), account)
+
+    @cached_property
+    def name(self) -> str:
+        """What the roster calls this node."""
+        return self.roster.name_of(self.key.public_key())
+
+    @property
+    def owner(self) -> str:
+        """Whose account it is: a fingerprint of the public key."""
+        return fingerprint(self.key.public_key())
+
+    def sign(self, message: bytes) -> bytes:
+        """A signature of this node's."""
+        return self.key.sign(message, _ECDSA)
+
+
+def write_key(path: Path) -> ec.EllipticCurvePublicKey:
+    """Make a node's key pair in OpenSSH's format, ``path`` and ``path``.pub; the public half.
+
+    The file of the public half is the node's line of the roster.
+    """
+    key = ec.generate_private_key(_CURVE())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    files.write_text(private.decode(), path, secret=True)
+    public = key.public_key()
+    write_roster({path.name: public}, path.with_name(path.name + ".pub"))
+    return public
+
+
+def write_roster(keys: Mapping[str, ec.EllipticCurvePublicKey], path: Path) -> None:
+    """Write the roster of a federation: each node's public key by its name."""
+    files.write_text("".join(f"{as_text(key)} {name}\n" for name, key in keys.items()), path)
+
+
+def as_text(key: ec.EllipticCurvePublicKey) -> str:
+    """A public key as OpenSSH writes it."""
+    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
+    """What tells keys apart."""
+    return hashlib.sha256(as_text(key).encode()).hexdigest()
+
+
+def _new(name: str, keys: Mapping[str, object]) -> str:
+    if name in keys:
+        raise ValueError(f"{name} is there twice")
+    return name
+
+
+def _curve_key(key: object) -> ec.EllipticCurvePublicKey:
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, _CURVE):
+        raise ValueError("nodes have ECDSA keys of 384 bits")
+    return key

@@ -1,0 +1,1 @@
+"""The ground: grids, tracing, coordinate systems, tiles."""

@@ -1,0 +1,218 @@
+"""From a file to measurements."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilmap._util import files
+from veilmap._util.arrays import Array, Floats, Ints
+from veilmap.data.antennas import Antennas
+from veilmap.data.measurements import BadRowsError, Measurements, describe
+from veilmap.errors import ConfigurationError, DataError
+from veilmap.ingest import columns, doubts
+from veilmap.ingest.csv_files import CsvFile
+from veilmap.ingest.ends import ends_of_links
+from veilmap.ingest.geopackage import GeoPackageFile
+from veilmap.ingest.options import Options
+from veilmap.ingest.results import Reading, Sieve
+from veilmap.ingest.rows import Rows, parsed_rows
+from veilmap.ingest.stations import listed_stations
+from veilmap.ingest.tables import ParquetFile, TableFile
+
+_TEXT = (".csv", ".tsv", ".txt")
+
+
+def read_measurements(path: str | Path, **options: Any) -> Reading:
+    """Measurements out of a CSV, Parquet or GeoPackage file of any shape.
+
+    Parameters
+    ----------
+    path : path
+        .csv, .tsv or .txt (separated by commas, semicolons or tabs), .parquet, or .gpkg with a
+        layer of points.
+    **options
+        How to read it: the parameters of `Options`.
+    """
+    return read(path, Options(**options))
+
+
+def read(path: str | Path, options: Options) -> Reading:
+    """`read_measurements` with its options as one object."""
+    file = opened(Path(path), options.encoding, options.layer)
+    listing = None if options.stations is None else opened(options.stations)
+    wide = columns.of_wide(file, options.wide)
+    names = _used_names(file, listing, options, wide)
+    raw = file.load(
+        list(dict.fromkeys([*names.values(), *wide])),
+        text=[names[name] for name in columns.IDS if name in names],
+    )
+    rows = parsed_rows(raw, names, options.columns, wide, with_bs=listing is None)
+    listed = None if listing is None else listed_stations(listing, options.columns)
+    sieve = rows.sieve(options.missing)
+    _require_any(rows, sieve, options)
+    ends = ends_of_links(rows, listed, sieve, options)
+    data = {
+        "user": _users_of(rows, ends.user_xyz, options),
+        "user_xyz": ends.user_xyz,
+        "bs_xyz": ends.bs_xyz,
+        "gain_db": _gain_db(rows.numbers["gain"].values, options),
+        **{name: rows.ids[name].rows() for name in ("bs", "device") if name in rows.ids},
+    }
+    # A list of stations stands in for all that the file itself says of them.
+    antennas = raw.antennas if ends.stations is None else ends.stations.antennas
+    measurements = _measurements(data, ends.crs, antennas, sieve)
+    _require_any(rows, sieve, options)
+    assert measurements is not None
+    total = len(sieve.numbers) + len(rows.raw.broken)
+    bad = [one for one in sieve.left_out if not one.expected]
+    if bad and options.on_bad == "refuse":
+        raise BadRowsError(bad, total, f"{raw.path}: {describe(bad, total, raw.row_word)}")
+    time = rows.numbers.get("time")
+    return Reading(
+        raw.path,
+        measurements,
+        total,
+        tuple(sieve.left_out),
+        raw.row_word,
+        names,
+        options.quantity,
+        options.tx_power_dbm,
+        None if time is None else time.values[sieve.kept],
+        None if ends.degrees is None else ends.degrees[sieve.kept],
+        ends.stations,
+        (*raw.notes, *ends.notes),
+    )
+
+
+def _require_any(rows: Rows, sieve: Sieve, options: Options) -> None:
+    """Complain if no row is left."""
+    if not sieve.kept.any():
+        reasons = [f"{len(one.rows)} rows: {one.reason}" for one in sieve.left_out]
+        hint = doubts.about_values(rows.numbers["gain"].values, options.quantity)
+        raise DataError(
+            f"{rows.raw.path} has no usable row ({'; '.join(reasons) or 'it has no rows'})"
+            + (f"; {hint}" if hint else "")
+        )
+
+
+def _gain_db(values: Floats, options: Options) -> Floats:
+    """What a file has, as gains."""
+    if options.quantity == "path-loss":
+        return -values
+    return values - options.tx_power_dbm if options.quantity in ("rss", "rsrp") else values
+
+
+def _used_names(
+    file: TableFile, listing: TableFile | None, options: Options, wide: list[str]
+) -> dict[str, str]:
+    """The columns to read: not those that a list of stations or other columns stand in for."""
+    names = columns.of_table(file, options.columns, listing)
+    unused: set[str] = set()
+    if listing is not None:
+        unused |= set(columns.BS_PLACE)
+    if wide:
+        unused |= {"gain", "bs"}
+    if options.split_gap is not None or options.user_per is not None:
+        unused |= {"user"}
+    names = {ours: theirs for ours, theirs in names.items() if ours not in unused}
+    lacking = _lacking(names, listing, options, wide)
+    if lacking is not None:
+        parameter, message = lacking
+        has = columns.listed(file.names)
+        raise ConfigurationError(f"{file.path} {message}; it has {has}", parameter)
+    return names
+
+
+def _lacking(
+    names: Mapping[str, str], listing: TableFile | None, options: Options, wide: list[str]
+) -> tuple[str, str] | None:
+    """The parameter that would mend what a file does not say, and what that is; None: nothing."""
+    if not wide and "gain" not in names:
+        return "columns", (
+            "has no column 'gain'; name it in columns, or the base stations' columns of a wide"
+            " table in wide"
+        )
+    if listing is not None and not wide and "bs" not in names:
+        return "columns", (
+            "has no column 'bs' that says which of the stations was heard; name it in columns"
+        )
+    if wide and listing is None:
+        return "stations", (
+            "is a wide table and needs its base stations' positions from a file, stations"
+        )
+    if options.split_gap is not None and "time" not in names:
+        return "columns", "has no column 'time' to find gaps in; name it in columns"
+    if options.split_gap is None and options.user_per is None and "user" not in names:
+        return "columns", (
+            "does not say who measured: name user in columns, start a new user after a gap of"
+            " split_gap seconds, or take every row or position as a user with user_per"
+        )
+    return None
+
+
+def _users_of(rows: Rows, user_xyz: Floats, options: Options) -> Array:
+    """Who measured each link."""
+    if options.user_per == "row":
+        return rows.raw.numbers
+    if options.user_per == "position":
+        return _by_position(user_xyz[:, 0], user_xyz[:, 1])
+    if options.split_gap is not None:
+        time, device = rows.numbers["time"].values, rows.ids.get("device")
+        way = np.zeros(len(time), np.int64) if device is None else device.codes
+        return _by_gaps(time, options.split_gap, way)
+    return rows.ids["user"].rows()
+
+
+def _by_gaps(time: Floats, gap: float, device: Ints) -> Ints:
+    """A user for each stretch of time without a gap longer than ``gap`` seconds.
+
+    Each device is on a way of its own. Rows without a time (NaN) are anybody's.
+    """
+    order = np.lexsort((time, device))
+    with np.errstate(invalid="ignore"):
+        starts = (np.diff(time[order]) > gap) | (np.diff(device[order]) != 0)
+    users = np.empty(len(time), dtype=np.int64)
+    users[order] = np.concatenate([[0], np.cumsum(starts)])[: len(time)]
+    return users
+
+
+def _by_position(x: Floats, y: Floats) -> Ints:
+    """A user for each distinct place, numbered as they first appear; −1 where there is none.
+
+    Numbers in the order of places would tell a server where its clients are.
+    """
+    usable = np.isfinite(x) & np.isfinite(y)
+    users = np.full(len(x), -1, dtype=np.int64)
+    both = x[usable] + 1j * y[usable]  # numbers that sort by x, then y
+    _, first, place = np.unique(both, return_index=True, return_inverse=True)
+    users[usable] = np.argsort(np.argsort(first))[place]
+    return users
+
+
+def _measurements(
+    data: Mapping[str, Array], crs: str | None, antennas: Antennas | None, sieve: Sieve
+) -> Measurements | None:
+    """What is left; None if nothing is."""
+    for _ in range(2):  # again without the rows that are found to be bad
+        if not sieve.kept.any():
+            return None
+        try:
+            return Measurements(**sieve.sifted(data), crs=crs, antennas=antennas)  # type: ignore[arg-type]
+        except BadRowsError as error:
+            sieve.take_out_kept(error.bad)
+    return None
+
+
+def opened(path: Path, encoding: str = "utf-8", layer: str | None = None) -> TableFile:
+    """The table in a file, by the file's ending."""
+    path = files.existing(path)
+    ending = path.suffix.lower()
+    if ending in _TEXT:
+        return CsvFile(path, encoding)
+    if ending == ".parquet":
+        return ParquetFile(path)
+    if ending == ".gpkg":
+        return GeoPackageFile(path, layer)
+    raise DataError(f"{path}: tables are read from {', '.join(_TEXT)}, .parquet and .gpkg")

@@ -1,0 +1,1 @@
+"""The map: propagation laws over obstacles, its gradients, offsets and residual field."""

@@ -1,0 +1,1 @@
+"""The paper: its theory and its experiments."""

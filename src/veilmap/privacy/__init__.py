@@ -1,0 +1,1 @@
+"""Mechanisms, their noise, and what they cost in privacy."""

@@ -1,0 +1,218 @@
+"""(ε, δ) from what was released, computed by Google's dp-accounting.
+
+It refuses mechanisms that promise nothing, and says why.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._util import checks
+from veilmap.errors import PrivacyError
+from veilmap.privacy.mechanisms import (
+    AggregateGaussian,
+    Mechanism,
+    NoGuarantee,
+    PrivateSums,
+)
+
+_LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
+_NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
+
+
+def guarantee_of(mechanism: Mechanism) -> PrivateSums:
+    """The mechanism's guarantee; one without is refused."""
+    guarantee = mechanism.guarantee
+    if isinstance(guarantee, NoGuarantee):
+        raise PrivacyError(f"{type(mechanism).__name__} has no ε: {guarantee.reason}")
+    return guarantee
+
+
+def has_guarantee(mechanism: Mechanism) -> bool:
+    """Whether sums of this mechanism can be opened under an (ε, δ), whatever its noise."""
+    return isinstance(mechanism, AggregateGaussian)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a run promises its users, or why it promises nothing.
+
+    Attributes
+    ----------
+    epsilon : float
+        Of the user who spent most; NaN where nothing is promised.
+    words : str
+    """
+
+    epsilon: float
+    words: str
+
+
+def promise(mechanism: Mechanism, spent: float, seed: int | None) -> Promise:
+    """What a run promises: the one place that decides it, for every surface that shows it.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    spent : float
+        ε of the user who spent most, as accounted.
+    seed : int or None
+        Of the run's noise. With one nothing is promised: whoever has it can take the noise off.
+    """
+    guarantee = mechanism.guarantee
+    if isinstance(guarantee, NoGuarantee):
+        return Promise(math.nan, f"no (ε, δ) guarantee: {guarantee.reason}")
+    if seed is not None:
+        return Promise(math.nan, "no promise: the noise is computable from the seed (study)")
+    assert isinstance(mechanism, AggregateGaussian)
+    words = f"(ε, δ) = ({spent:.2f}, {mechanism.delta:g}) for {guarantee.adjacency}"
+    return Promise(spent, f"{words}, under the conditions of docs/privacy.md")
+
+
+def event_of(mechanism: Mechanism, rounds: int) -> Any:
+    """``rounds`` opened sums as a `dp_accounting.DpEvent`, for users certainly in each."""
+    guarantee = guarantee_of(mechanism)
+    if guarantee.sampling < 1:
+        raise PrivacyError("dp-accounting has no event for secretly sampled discrete noise")
+    return _composed(guarantee.rho, rounds)
+
+
+def epsilon(mechanism: Mechanism, rounds: int, delta: float) -> float:
+    """ε of a user who was in ``rounds`` opened sums."""
+    guarantee = guarantee_of(mechanism)
+    rounds = checks.whole("rounds", rounds, least=0)
+    delta = checks.number("delta", delta, above=0)
+    return _epsilon(guarantee.rho, guarantee.sampling, rounds, delta)
+
+
+def calibrated(mechanism: AggregateGaussian, rounds: int) -> AggregateGaussian:
+    """The mechanism with the least noise that keeps ε over ``rounds`` rounds."""
+    from scipy.optimize import brentq
+
+    rounds = checks.whole("rounds", rounds, least=1)
+
+    def too_much(log_z: float) -> float:
+        noisy = mechanism.with_noise(math.exp(log_z))
+        return epsilon(noisy, rounds, mechanism.delta) - mechanism.epsilon
+
+    low, high = (math.log(value) for value in _NOISE_RANGE)
+    if too_much(high) > 0:
+        raise PrivacyError(
+            f"ε = {mechanism.epsilon:g} over {rounds} rounds needs absurd noise; ask for a larger"
+            " ε or fewer rounds"
+        )
+    if too_much(low) <= 0:
+        return mechanism.with_noise(_NOISE_RANGE[0])
+    root = brentq(too_much, low, high, xtol=1e-10)
+    while too_much(root) > 0:  # the root lies within its tolerance on the wrong side
+        root += 1e-10
+    return mechanism.with_noise(math.exp(root))
+
+
+@dataclass
+class Ledger:
+    """What each user has spent: how many opened sums it was in.
+
+    Parameters
+    ----------
+    mechanism : AggregateGaussian
+        With its noise fixed.
+    opened : set of int
+        Rounds whose sum was opened.
+    spent : mapping from client to its number of opened sums
+    """
+
+    mechanism: AggregateGaussian
+    opened: set[int] = field(default_factory=set)
+    spent: dict[int | str, int] = field(default_factory=dict)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the user who spent most."""
+        return self._after(max(self.spent.values(), default=0))
+
+    def epsilon_of(self, client: int | str) -> float:
+        """ε of one user."""
+        return self._after(self.spent.get(client, 0))
+
+    def affords(self, clients: Iterable[int | str]) -> bool:
+        """Whether one more sum over these users keeps all of them within ε."""
+        most = max((self.spent.get(client, 0) for client in clients), default=0)
+        return self._after(most + 1) <= self.mechanism.epsilon
+
+    def spend(self, round_number: int, clients: Iterable[int | str]) -> None:
+        """Note that a sum over these users is opened."""
+        self.opened.add(round_number)
+        for client in clients:
+            self.spent[client] = self.spent.get(client, 0) + 1
+
+    def _after(self, rounds: int) -> float:
+        return epsilon(self.mechanism, rounds, self.mechanism.delta)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file."""
+        return {"opened": sorted(self.opened), "spent": list(self.spent.items())}
+
+    @classmethod
+    def from_dict(cls, mechanism: AggregateGaussian, content: Mapping[str, Any]) -> "Ledger":
+        """What `as_dict` gave."""
+        spent = {client: int(count) for client, count in content["spent"]}
+        return cls(mechanism, set(content["opened"]), spent)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(rho: float, sampling: float, rounds: int, delta: float) -> float:
+    if rounds == 0:
+        return 0.0
+    from dp_accounting import rdp  # takes over a second to import
+
+    if sampling == 1:
+        return float(rdp.RdpAccountant().compose(_composed(rho, rounds)).get_epsilon(delta))
+    orders = np.arange(2, _LARGEST_ORDER + 1)
+    divergences = rounds * sampled_divergences(rho, sampling, orders)
+    return float(rdp.compute_epsilon(orders, divergences, delta)[0])
+
+
+def sampled_divergences(
+    rho: float, sampling: float, orders: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Rényi divergences of a ρ-zCDP sum that each user is in with probability q, secretly.
+
+    The bound of Zhu and Wang ("Poisson subsampled Rényi differential privacy", ICML 2019,
+    Theorem 5), good for any mechanism with ε(α) = ρα:
+    (α − 1) ε'(α) ≤ log[(1−q)^(α−1)(αq − q + 1) + C(α,2) q²(1−q)^(α−2) e^ε(2)
+    + 3 Σ_{l≥3} C(α,l)(1−q)^(α−l) q^l e^((l−1)ε(l))]. Never worse than without sampling.
+    """
+    from scipy.special import logsumexp
+
+    q, log_q, log_rest = sampling, math.log(sampling), math.log1p(-sampling)
+    order, term = orders[:, None], np.arange(2, orders.max() + 1)[None, :]
+    logs = _log_choose(int(orders.max()))[orders, 2:] + (order - term) * log_rest
+    logs += term * log_q + (term - 1) * rho * term
+    logs[:, 1:] += math.log(3)
+    first = (order - 1) * log_rest + np.log(order * q - q + 1)
+    bounds = logsumexp(np.hstack([first, logs]), axis=1) / (orders - 1)
+    return np.minimum(bounds, rho * orders)
+
+
+@lru_cache(maxsize=4)
+def _log_choose(most: int) -> NDArray[np.float64]:
+    """Logarithms of binomial coefficients C(α, l), (most + 1, most + 1); −∞ for l > α."""
+    from scipy.special import gammaln
+
+    order, term = np.arange(most + 1)[:, None], np.arange(most + 1)[None, :]
+    rest = np.maximum(order - term, 0)
+    choose = gammaln(order + 1) - gammaln(term + 1) - gammaln(rest + 1)
+    return np.where(term <= order, choose, -np.inf)
+
+
+def _composed(rho: float, rounds: int) -> Any:
+    """``rounds`` sums of ρ-zCDP as one event."""
+    import dp_accounting as dp
+
+    return dp.SelfComposedDpEvent(dp.ZCDpEvent(rho), rounds)

@@ -1,0 +1,56 @@
+"""What a client does to its gradient before it leaves."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from veilmap.errors import ConfigurationError
+from veilmap.privacy.mechanisms.aggregate import AggregateGaussian
+from veilmap.privacy.mechanisms.aligned import GeometryAligned
+from veilmap.privacy.mechanisms.base import Answer, Contribution, Mechanism, Protected, UploadNoise
+from veilmap.privacy.mechanisms.guarantees import Guarantee, NoGuarantee, PrivateSums
+from veilmap.privacy.mechanisms.none import NoNoise
+from veilmap.privacy.mechanisms.uniform import UniformNoise
+
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "none": NoNoise,
+    "uniform": UniformNoise,
+    "aligned": GeometryAligned,
+    "aggregate": AggregateGaussian,
+}
+
+__all__ = [
+    "MECHANISMS",
+    "AggregateGaussian",
+    "Answer",
+    "Contribution",
+    "GeometryAligned",
+    "Guarantee",
+    "Mechanism",
+    "NoGuarantee",
+    "NoNoise",
+    "PrivateSums",
+    "Protected",
+    "UniformNoise",
+    "UploadNoise",
+    "named",
+]
+
+
+def named(name: str, options: Mapping[str, Any], *, called: Mapping[str, str] = {}) -> Mechanism:
+    """The mechanism of that name; an option that it does not know is a mistake.
+
+    ``called`` says how options are named where they come from, for the message.
+    """
+    if name not in MECHANISMS:
+        raise ConfigurationError(f"no mechanism {name!r}; there are {', '.join(MECHANISMS)}")
+    kind = MECHANISMS[name]
+    unknown = sorted(options.keys() - {field.name for field in fields(kind)})
+    if unknown:
+        if {"epsilon", "delta"} & set(unknown):
+            reason = kind().guarantee
+            assert isinstance(reason, NoGuarantee)  # else it would have an ε
+            raise ConfigurationError(f"{kind.__name__} has no ε: {reason.reason}")
+        wrong = ", ".join(called.get(option, option) for option in unknown)
+        raise ConfigurationError(f"the mechanism {name} has no {wrong}")
+    return kind(**options)

@@ -1,0 +1,297 @@
+"""Gaussian noise on the sum, a share from every client: a proven (ε, δ) guarantee."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._kernels import few_cells
+from veilmap._kernels.arguments import Rounding
+from veilmap._util import checks
+from veilmap._util.arrays import Array
+from veilmap._util.options import option
+from veilmap._util.plain import plain
+from veilmap._util.threads import even_parts, run_all, run_parts
+from veilmap.errors import ConfigurationError
+from veilmap.geometry.grid import Grid
+from veilmap.model.propagation import at_100_m
+from veilmap.privacy.mechanisms.base import Answer, Contribution, Mechanism, norms_of
+from veilmap.privacy.mechanisms.guarantees import PrivateSums
+from veilmap.privacy.mechanisms.lattice import DiscreteGaussian, discrete_gaussian
+from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, Rest, RunningSum, Summand
+from veilmap.privacy.noise import Draw
+
+# A sum of discrete Gaussians is not quite one. Kairouz, Liu and Steinke (ICML 2021, Theorem 1)
+# bound what that adds to 1/z by τ√d, τ = 10 Σ_k exp(−2π²σ² k/(k + 1)) ≤ 10 n exp(−π²σ²). This
+# share of 1/z is charged for it, which σ ≥ 2.1 on the lattice keeps to for n√d z up to 7·10¹⁰.
+LEAST_DEVIATION = 2.1
+_UNEVEN = 1e-7
+
+# Rounding at random lengthens a vector: by ¼ of a squared step per entry that is not 0, at most
+# and on average. So many entries are allowed for, and this share of the squared length. Where that
+# does not do, the vector is made shorter: allowing for everybody would cost all of them noise.
+_ENTRIES = 1000
+ROOM = 1 / 16
+
+# Until `fitted` chooses: levels and bits that suit few users.
+_LEVELS, _BITS = 1024, 32
+_PARAMETER_BYTES = 4  # of each number that is no cell's: they are few, and all users' agree
+
+
+@plain
+@dataclass(frozen=True, kw_only=True)
+class AggregateGaussian(Mechanism):
+    """Clients clip, round to a lattice, and add a share of discrete Gaussian noise.
+
+    Only the sum is ever opened (secure aggregation), and it carries all shares: every user
+    has (ε, δ)-differential privacy over all rounds, for the gradients of h and θ alike.
+    Users count equally; how many links one has is not told.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The promise for the whole run.
+    clip : float
+        C: bound of a user's whole contribution.
+    noise_multiplier : float, optional
+        z: deviation of the noise on the sum over the largest contribution. By default
+        `train` computes it for the number of rounds; if given, training stops before a
+        round that would exceed ε.
+    dropout : float
+        Share of a round's users whose noise may be missing: those who drop out, or who are
+        not honest. The noise of the others suffices; with fewer, the sum is not opened.
+    contribute : float
+        Probability with which a user's gradient is in its answer; else it is noise alone.
+        Only the user knows, so that privacy is amplified even against the server.
+    theta_clip : float
+        Bound of θ's gradient, in dB² per dB at 100 m.
+    theta_share : float
+        Share of C that θ's gradient may take.
+    levels : int, optional
+        C in units of the lattice. By default `train` takes as many as fit the bits.
+    bits : int, optional
+        Of each cell of an upload: sums count modulo 2^bits. By default the least number of
+        whole bytes with which `train` expects no sum to wrap around.
+    """
+
+    epsilon: float = option(8.0, "--epsilon", "ε of the guarantee for every user.", above=0)
+    delta: float = option(1e-6, "--delta", "δ of the guarantee, below 1/users.", above=0, below=1)
+    clip: float = option(0.3, "--clip", "C: bound of the norm of a gradient.", above=0)
+    noise_multiplier: float | None = None
+    dropout: float = option(
+        0.1, "--allow-missing", "Share of the noise that may be missing from a sum.", least=0,
+        below=1,
+    )  # fmt: skip
+    contribute: float = option(
+        1.0, "--contribute", "Probability that an answer holds a gradient, not noise alone.",
+        above=0, most=1,
+    )  # fmt: skip
+    theta_clip: float = 3.0
+    theta_share: float = 0.2
+    levels: int | None = None
+    bits: int | None = None
+
+    name = "aggregate"
+    fused = True
+    needs_sums = True
+    whole_numbers = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        theta_clip = checks.number("theta_clip", self.theta_clip, above=0)
+        object.__setattr__(self, "theta_clip", theta_clip)
+        for name, most in (("levels", None), ("bits", 32)):
+            if getattr(self, name) is not None:
+                whole = checks.whole(name, getattr(self, name), least=1)
+                if most is not None and whole > most:
+                    raise ConfigurationError(f"{name} must be at most {most}, not {whole}")
+                object.__setattr__(self, name, whole)
+        share = checks.number("theta_share", self.theta_share, least=0)
+        if share >= 1:
+            raise ConfigurationError(f"theta_share must be below 1, not {share:g}", "theta_share")
+        object.__setattr__(self, "theta_share", share)
+        if self.noise_multiplier is not None:
+            z = checks.number("noise_multiplier", self.noise_multiplier, above=0)
+            object.__setattr__(self, "noise_multiplier", z)
+
+    def with_noise(self, noise_multiplier: float) -> "AggregateGaussian":
+        """The same with its noise fixed."""
+        return replace(self, noise_multiplier=noise_multiplier)
+
+    @property
+    def guarantee(self) -> PrivateSums:
+        """ρ-zCDP of every opened sum, ρ = 1/(2z²)."""
+        return PrivateSums(0.5 * ((1 + _UNEVEN) / self.noise_on_sum) ** 2, self.contribute)
+
+    @property
+    def noise_on_sum(self) -> float:
+        """z, once it is fixed."""
+        if self.noise_multiplier is None:
+            raise ConfigurationError(
+                "the noise of AggregateGaussian is not fixed yet: train does it,"
+                " or accounting.calibrated(mechanism, rounds)"
+            )
+        return self.noise_multiplier
+
+    def least_answers(self, cohort: int) -> int:
+        """The answers whose noise shares add up to what is promised."""
+        return max(2, math.ceil((1 - self.dropout) * cohort))
+
+    def largest_upload(self) -> float:
+        """No bound: single answers are not seen."""
+        return math.inf
+
+    @property
+    def steps(self) -> int:
+        """C in units of the lattice."""
+        return self.levels or _LEVELS
+
+    def sensitivity(self, cells: int, parameters: int) -> float:
+        """Δ: bound of a contribution's norm on the lattice."""
+        return math.sqrt(
+            self._limit(self._heights_share, cells) + self._limit(self.theta_share, parameters)
+        )
+
+    def share_deviation(self, cells: int, parameters: int, cohort: int) -> float:
+        """σ of one client's noise on the lattice, rounded up to three digits.
+
+        n shares of σ²: together at least (zΔ)² as long as n answers are in the sum.
+        """
+        bound = self.noise_on_sum * self.sensitivity(cells, parameters)
+        exact = bound / math.sqrt(self.least_answers(cohort))
+        digit = 10.0 ** (math.floor(math.log10(exact)) - 2)
+        rounded = math.ceil(exact / digit) * digit
+        tau = 10 * cohort * math.exp(-((math.pi * rounded) ** 2))
+        uneven = tau * math.sqrt(cells + parameters) * self.noise_on_sum  # as a share of 1/z
+        if rounded < LEAST_DEVIATION or uneven > _UNEVEN:
+            raise ConfigurationError(
+                f"each client's noise would be {rounded:.2g} steps of the lattice, too coarse to"
+                f" be proven: take more than {self.steps} levels"
+            )
+        return rounded
+
+    def summand(self, cells: int, parameters: int) -> Summand:
+        """Clipped gradients of h on the lattice."""
+        share = self._heights_share
+        return Summand(share * self.clip, self.steps / self.clip, self._limit(share, cells))
+
+    def coins(self, draws: Sequence[Draw]) -> Coins:
+        """Seeds of the users' roundings, and their secret coins."""
+        seeds = np.array([draw.words(1, "rounding")[0] for draw in draws], dtype=np.uint64)
+        if self.contribute == 1:
+            return Coins(seeds, np.ones(len(draws), dtype=np.bool_))
+        heads = np.array([int(draw.words(1, "coin")[0]) for draw in draws], dtype=np.float64)
+        return Coins(seeds, heads < self.contribute * 2.0**64)
+
+    def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
+        """Whole numbers: clipped gradients on the lattice plus noise shares."""
+        users, cells = raw.height_gradient.shape
+        norms, heights = norms_of(raw.height_gradient), np.ascontiguousarray(raw.height_gradient)
+        if not np.isfinite(norms).all():
+            raise ConfigurationError("a gradient has an entry that is not finite")
+        coins = self.coins(draws)
+        theta = self._theta_on_lattice(raw.theta_gradient, raw.laws, coins.seeds)
+        sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
+        sent = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
+        rounding = Rounding(
+            clip=how.clip, scale=how.scale, limits=np.full(users, how.limit), seeds=coins.seeds
+        )
+
+        def part(start: int, stop: int) -> None:
+            few_cells.rows_on_lattice(
+                start=start, stop=stop, rows=heights, lengths=norms, rounding=rounding, out=sent
+            )
+            sent[start:stop, cells:] = theta[start:stop]
+            sent[start:stop] *= coins.takes_part[start:stop, None]
+            for i in range(start, stop):
+                sampler.add_to(sent[i], draws[i])
+
+        run_parts(part, even_parts(users))
+        return Answer(
+            sent[:, :cells], norms, np.full(users, self._energy(cells, sampler)),
+            sent[:, cells:], np.ones(users, dtype=np.int64),
+        )  # fmt: skip
+
+    def add_rest(
+        self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
+    ) -> NDArray[np.float64]:
+        """Add ∂F_i/∂θ on the lattice, and everybody's share of noise."""
+        theta = self._theta_on_lattice(rest.theta_gradient, rest.laws, coins.seeds)
+        theta *= coins.takes_part[:, None]
+        total.add_theta(theta, group.tiles)
+        np.add.at(total.weights, group.tiles, 1)
+        samplers = {
+            tile: self._sampler(int(total.cells[tile]), theta.shape[1], int(group.cohorts[tile]))
+            for tile in np.unique(group.tiles).tolist()
+        }
+        tiles = group.tiles.tolist()
+
+        def part(lane: int, first: int) -> None:
+            for i in range(first, len(draws), LANES):
+                samplers[tiles[i]].add_to(total.of_tile(lane, tiles[i]), draws[i])
+
+        run_all([partial(part, *lane) for lane in total.firsts()])
+        return np.array([self._energy(int(total.cells[tile]), samplers[tile]) for tile in tiles])
+
+    def upload_bytes(self, cells: int, parameters: int) -> int:
+        """Whole numbers modulo 2^bits for the cells, a few longer ones for the rest."""
+        return math.ceil(cells * (self.bits or _BITS) / 8) + _PARAMETER_BYTES * (parameters + 1)
+
+    def read(
+        self,
+        heights: NDArray[np.float64],
+        propagation: NDArray[np.float64],
+        weight: int,
+        laws: int = 2,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean gradients from the opened sum."""
+        half = 2.0 ** ((self.bits or _BITS) - 1)
+        centred = (heights + half) % (2 * half) - half
+        unit = self.clip / self.steps / (max(weight, 1) * self.contribute)
+        axes = at_100_m(laws, len(propagation) - 2 * laws)
+        theta: Array = np.linalg.solve(axes, propagation * unit / self._theta_scale)
+        return centred * unit, theta
+
+    @property
+    def _heights_share(self) -> float:
+        return math.sqrt(1 - self.theta_share**2)
+
+    @property
+    def _theta_scale(self) -> float:
+        """From θ's gradient to its part of the contribution."""
+        return max(self.theta_share, 1e-12) * self.clip / self.theta_clip
+
+    def _limit(self, share: float, entries: int) -> float:
+        """Bound of a squared norm on the lattice."""
+        squares = (share * self.steps) ** 2
+        return squares + min(min(entries, _ENTRIES) / 4, ROOM * squares)
+
+    def _sampler(self, cells: int, parameters: int, cohort: int) -> DiscreteGaussian:
+        return discrete_gaussian(self.share_deviation(cells, parameters, cohort))
+
+    def _energy(self, cells: int, sampler: DiscreteGaussian) -> float:
+        """Σσ² of one user's share."""
+        return cells * (sampler.deviation * self.clip / self.steps) ** 2
+
+    def _theta_on_lattice(
+        self, propagation: NDArray[np.float64], laws: int, seeds: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """∂F_i/∂θ clipped and rounded, (N, P)."""
+        axes = at_100_m(laws, propagation.shape[1] - 2 * laws)
+        theta = np.ascontiguousarray(propagation @ axes.T)
+        norms = norms_of(theta)
+        if not np.isfinite(norms).all():
+            raise ConfigurationError("a gradient has an entry that is not finite")
+        result = np.empty(theta.shape, dtype=np.int64)
+        limit = self._limit(self.theta_share, theta.shape[1])
+        rounding = Rounding(
+            clip=self.theta_clip, scale=self._theta_scale * self.steps / self.clip,
+            limits=np.full(len(theta), limit), seeds=~seeds,
+        )  # fmt: skip
+        few_cells.rows_on_lattice(
+            start=0, stop=len(theta), rows=theta, lengths=norms, rounding=rounding, out=result
+        )
+        return result

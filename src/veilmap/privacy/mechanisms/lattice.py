@@ -1,0 +1,93 @@
+"""Gaussian noise on whole numbers, without a float in what leaves a client.
+
+Noise made from floats has gaps and patterns that can give the noiseless value away (Mironov,
+"On significance of the least significant bits for differential privacy", CCS 2012). Whole
+numbers with the discrete Gaussian's probabilities have none (Canonne, Kamath and Steinke,
+"The discrete Gaussian for differential privacy", NeurIPS 2020). Secure aggregation adds
+whole numbers anyway.
+"""
+
+import math
+from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._kernels import sampling
+from veilmap._kernels.arguments import SamplingTable
+from veilmap.errors import ConfigurationError
+from veilmap.privacy.noise import Draw
+
+_BITS = 128  # of the cumulative table: no value's probability is off by more than 2⁻¹²⁸
+_GUIDE_BITS = 12
+_SPARE = 64  # words for the lower halves; needed about once in 2⁵⁰ numbers
+_LARGEST = 20_000.0  # deviations above this make tables of more than half a million entries
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian:
+    """P(k) ∝ exp(−k²/2σ²) on the whole numbers, by inversion of a 128-bit table.
+
+    Attributes
+    ----------
+    deviation : float
+        σ.
+    """
+
+    deviation: float
+    _high: NDArray[np.uint64] = field(repr=False)
+    _low: NDArray[np.uint64] = field(repr=False)
+    _guide: NDArray[np.int64] = field(repr=False)
+
+    def sample(self, count: int, draw: Draw) -> NDArray[np.int64]:
+        """Independent numbers."""
+        out = np.zeros(count, dtype=np.int64)
+        self.add_to(out, draw)
+        return out
+
+    def add_to(self, total: NDArray[np.int64], draw: Draw) -> None:
+        """Add independent numbers to those in ``total``."""
+        count = len(total)
+        words = draw.words(count + _SPARE, "noise")
+        table = SamplingTable(
+            high=self._high, low=self._low, guide=self._guide,
+            shift=np.uint64(64 - _GUIDE_BITS), first=-(len(self._high) // 2),
+        )  # fmt: skip
+        used = sampling.add_from_table(
+            words=words[:count], spare=words[count:], table=table, total=total
+        )
+        if used > _SPARE:
+            raise RuntimeError("the random source repeats itself")
+
+
+@lru_cache(maxsize=1024)
+def discrete_gaussian(deviation: float) -> DiscreteGaussian:
+    """The sampler for σ = ``deviation``, with its table."""
+    if not 0 < deviation <= _LARGEST:
+        raise ConfigurationError(
+            f"noise of deviation {deviation:.3g} on the lattice is not between 0 and"
+            f" {_LARGEST:g}: choose fewer levels or a larger cohort"
+        )
+    table = _cumulative(deviation)
+    high = np.array([entry >> 64 for entry in table], dtype=np.uint64)
+    low = np.array([entry & (2**64 - 1) for entry in table], dtype=np.uint64)
+    starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
+    return DiscreteGaussian(deviation, high, low, np.searchsorted(high, starts))
+
+
+def _cumulative(deviation: float) -> list[int]:
+    """⌊2¹²⁸ P(X ≤ k)⌋ for k from −K to K; what lies beyond K has less than 2⁻¹²⁸."""
+    reach = math.ceil(deviation * math.sqrt(2 * math.log(2) * (_BITS + 2))) + 1
+    with localcontext() as context:
+        context.prec = 60
+        scale = -1 / (2 * Decimal(deviation) ** 2)
+        half = [(scale * k * k).exp() for k in range(reach + 1)]
+        total = 2 * sum(half) - half[0]
+        running, table = Decimal(0), []
+        for k in range(-reach, reach + 1):
+            running += half[abs(k)]
+            table.append(int(running / total * 2**_BITS))
+    table[-1] = 2**_BITS - 1
+    return [min(entry, 2**_BITS - 1) for entry in table]

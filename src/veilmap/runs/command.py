@@ -1,0 +1,130 @@
+"""Runs as command lines: what was trained, anybody can train again."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from veilmap._util.options import options_of
+from veilmap._util.plain import to_plain
+from veilmap.errors import RunFolderError, VeilmapError
+from veilmap.federation import NoiseAwareStep, Participation
+from veilmap.federation.config import RunConfig
+from veilmap.federation.residual import ThenField
+from veilmap.federation.selection import ModelChoice
+from veilmap.federation.steps import StepRule
+from veilmap.model.propagation import Propagation
+from veilmap.privacy.mechanisms import MECHANISMS
+from veilmap.runs.source import Source
+
+# Options of `veilmap train`, by the fields of mechanisms.
+OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).items()}
+
+
+def command(
+    config: RunConfig,
+    source: Source | None,
+    kept: Sequence[int],
+    *,
+    no_antennas: bool = False,
+) -> str | None:
+    """The command that makes a run again, where its folder says enough to know it.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The run's configuration.
+    source : Source or None
+        Where its measurements are.
+    kept : rounds, from 0
+        Whose uploads to keep.
+    no_antennas : bool
+        The measurements have antennas that the run did not use.
+    """
+    if source is None:
+        return None
+    try:
+        model = model_options(config, source)
+    except VeilmapError:
+        return None  # public buildings, or a step rule of its own
+    words = ["veilmap", "train", *source_options(source), *_mechanism_of(config), *model]
+    words += ["--no-antennas"] if no_antennas else []
+    words += ["--rounds", str(config.rounds)]
+    words += [] if config.seed is None else ["--seed", str(config.seed)]
+    words += ["--keep-uploads", ",".join(str(number + 1) for number in kept)] if kept else []
+    return shlex.join(words)
+
+
+def source_options(source: Source) -> list[str]:
+    """Where measurements come from."""
+    where = {"--city": source.city, "--users": source.users} if source.data is None else {}
+    file = [] if source.data is None else [str(source.data)]
+    area = None if source.area is None else ",".join(map(_exact, source.area))
+    public = {"--area": area, "--stations": source.stations}
+    others = {"--test": source.test, "--cell-size": source.cell_size}
+    return [*file, *_words({**where, **public, **others})]
+
+
+def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:
+    """A mechanism by its name and attributes; those that the command line does not set are left."""
+    own = {option: parameters.get(attribute) for attribute, option in OPTIONS.items()}
+    return ["--mechanism", name, *_words(own)]
+
+
+def model_options(config: RunConfig, source: Source) -> list[str]:
+    """What else decides a run: its model and who takes part."""
+    settings = config.settings()
+    options = _step_options(settings["model"].step, measured=source.data is not None)
+    options["--calibrate"] = ",".join(settings["model"].calibrate) or None
+    if settings["tiling"] is not None:
+        options |= {"--tile": settings["tiling"].side, "--tile-margin": settings["tiling"].margin}
+    return [*_words(options), *participation_options(settings["participation"])]
+
+
+def participation_options(who: Participation) -> list[str]:
+    """Who takes part, where it is not everybody."""
+    usual = Participation()
+    options = {
+        f"--{each.name}": getattr(who, each.name)
+        for each in fields(who)
+        if each.name != "in_turns" and getattr(who, each.name) != getattr(usual, each.name)
+    }
+    return [*_words(options), *(["--in-turns"] if who.in_turns else [])]
+
+
+def _mechanism_of(config: RunConfig) -> list[str]:
+    """The mechanism, and the trust model where it is not the one it is made for."""
+    used, sees = config.mechanism, config.server_sees
+    usual = "sums" if used.needs_sums else "uploads"
+    trust = [] if sees == usual else ["--server-sees", sees]
+    return [*mechanism_options(used.name, to_plain(used)), *trust]
+
+
+def _step_options(step: StepRule, *, measured: bool) -> dict[str, object]:
+    """Degrees of obstruction and the residual field."""
+    options: dict[str, object] = {}
+    if isinstance(step, ThenField):
+        if to_plain(step) != to_plain(ThenField(step.spacing, step.first)):
+            raise RunFolderError("the command line has no such residual field")
+        options["--residual"], step = step.spacing, step.first
+    degrees = step.start_propagation.laws if isinstance(step, NoiseAwareStep) else 2
+    start = Propagation.of_degrees(degrees)
+    usual = (
+        ModelChoice(degrees=degrees).step if measured else NoiseAwareStep(start_propagation=start)
+    )
+    if to_plain(step) != to_plain(usual):
+        raise RunFolderError("the command line has no such step rule")
+    return options | ({"--degrees": degrees} if degrees > 2 else {})
+
+
+def _words(options: Mapping[str, object]) -> list[str]:
+    """Options that are set, nothing rounded: the run is to be the one that is meant."""
+    words = []
+    for name, value in options.items():
+        if value is not None:
+            words += [name, _exact(value) if isinstance(value, float) else str(value)]
+    return words
+
+
+def _exact(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")

@@ -1,0 +1,1 @@
+"""Cities to measure in: synthetic, of buildings, ray-traced."""

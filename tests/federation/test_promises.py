@@ -1,0 +1,342 @@
+"""Training under a guarantee: what is opened, what it costs, and what stops it."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import flat
+import veilmap as vm
+from veilmap.federation import SeenSum
+from veilmap.federation.run_folder import RunFolder
+
+PROMISE = vm.AggregateGaussian(epsilon=8.0, delta=1e-3)
+
+
+@pytest.fixture(scope="module")
+def town():
+    scene = vm.Scene.synthetic(5, size=90.0, buildings=4, base_stations=40)
+    return scene, scene.measure(users=12, links_per_user=30, seed=0)
+
+
+def test_the_promise_is_spent_over_all_rounds(town):
+    scene, data = town
+    run = vm.train(
+        data,
+        scene.grid,
+        mechanism=PROMISE,
+        rounds=6,
+        seed=0,
+        recording=vm.Recording(keep_uploads="all"),
+    )
+    spent = [row.epsilon for row in run.history]
+    assert spent == sorted(spent)
+    assert spent[-1] == pytest.approx(8.0, rel=1e-6)
+    assert spent[-1] <= 8.0
+    assert run.stopped == ""
+    for seen in run.transcript.rounds.values():
+        assert isinstance(seen, SeenSum)
+        assert seen.height_gradient.shape == (scene.grid.cells,)
+        assert seen.weight == 12  # users count alike: nobody says how many links it has
+
+
+def test_the_opened_sum_is_the_mean_of_clipped_gradients_and_noise(town):
+    scene, data = town
+    quiet = vm.AggregateGaussian(
+        epsilon=1e9, delta=1e-3, noise_multiplier=0.02, clip=5.0, theta_clip=1e3, levels=100_000
+    )
+    run = vm.train(
+        data,
+        scene.grid,
+        mechanism=quiet,
+        rounds=1,
+        seed=0,
+        recording=vm.Recording(keep_uploads="all"),
+    )
+    raw = vm.local_gradients(run.transcript.rounds[0].broadcast.radio_map, data)
+    limit = 5.0 * np.sqrt(1 - 0.2**2)
+    norms = np.linalg.norm(raw.height_gradient, axis=1)
+    assert (norms > limit).any()
+    assert (norms < limit).any()
+    clipped = raw.height_gradient * np.minimum(1, limit / norms)[:, None]
+    seen = run.transcript.rounds[0]
+    # Noise of 0.02 · C on the sum, at most 1/√(1 − dropout) more, over 12 users.
+    deviation = 0.02 * 5.0 / 12 / np.sqrt(0.9)
+    assert np.abs(seen.height_gradient - clipped.mean(axis=0)).max() < 6 * deviation
+    # θ's share is scaled by C · 0.2 / 1,000 = 1/1,000, so that its noise is that much larger.
+    assert (
+        np.abs(seen.theta_gradient - raw.theta_gradient.mean(axis=0)).max() < 60 * deviation * 1000
+    )
+
+
+def test_training_stops_before_the_budget_is_exceeded(town, tmp_path):
+    scene, data = town
+    fixed = vm.AggregateGaussian(epsilon=8.0, delta=1e-3, noise_multiplier=2.0)
+    run = vm.train(
+        data,
+        scene.grid,
+        mechanism=fixed,
+        rounds=50,
+        seed=0,
+        recording=vm.Recording(out=tmp_path / "run"),
+    )
+    played = len(run.history)
+    assert 1 < played < 50
+    assert run.history[-1].epsilon <= 8.0
+    assert vm.accounting.epsilon(fixed, played + 1, 1e-3) > 8.0
+    assert f"stopped after {played} of 50 rounds" in run.stopped
+    assert (tmp_path / "run" / "radio_map.nc").exists()
+    again = vm.train(
+        data,
+        scene.grid,
+        mechanism=fixed,
+        rounds=50,
+        seed=0,
+        recording=vm.Recording(out=tmp_path / "run", resume=True),
+    )
+    assert len(again.history) == played
+    assert again.stopped == run.stopped
+    loud = vm.AggregateGaussian(epsilon=0.1, delta=1e-3, noise_multiplier=0.5)
+    with pytest.raises(vm.VeilmapError, match="round 1 would spend more than ε = 0.1"):
+        vm.train(
+            data,
+            scene.grid,
+            mechanism=loud,
+            rounds=2,
+            recording=vm.Recording(out=tmp_path / "none"),
+        )
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_sum_that_misses_too_much_noise_stays_shut(town):
+    scene, data = town
+    mechanism = vm.AggregateGaussian(epsilon=8.0, delta=1e-3, dropout=0.2)
+    run = vm.train(
+        data,
+        scene.grid,
+        mechanism=mechanism,
+        rounds=30,
+        seed=0,
+        participation=vm.Participation(dropout=0.2),
+        recording=vm.Recording(keep_uploads="all"),
+    )
+    shut = [row for row in run.history if not row.opened]
+    assert shut
+    assert all(row.clients < 0.8 * (row.clients + row.dropped) for row in shut)
+    opened = sum(row.opened for row in run.history)
+    assert sorted(run.transcript.rounds) == [row.round for row in run.history if row.opened]
+    # What stays shut costs nothing, and users pay only for sums they were in.
+    ceiling = vm.accounting.epsilon(
+        vm.accounting.calibrated(mechanism, 30), opened, mechanism.delta
+    )
+    assert run.history[-1].epsilon <= ceiling < 8.0
+
+
+def test_a_lone_answer_is_never_opened_in_sums(town):
+    scene, data = town
+    run = vm.train(
+        data,
+        scene.grid,
+        server_sees="sums",
+        rounds=40,
+        seed=3,
+        participation=vm.Participation(share=0.2),
+        recording=vm.Recording(keep_uploads="all"),
+    )
+    assert min(len(seen.clients) for seen in run.transcript.rounds.values()) >= 2
+    assert any(row.clients == 1 and not row.opened for row in run.history)
+
+
+def interrupted(data, grid, out, **options):
+    """A run that ends, as if killed, after seven rounds with its last checkpoint at five."""
+
+    class Killed(Exception):  # noqa: N818
+        pass
+
+    def on_round(row):
+        if row.round == 6:
+            raise Killed
+
+    with pytest.raises(Killed):
+        flat.train(
+            data,
+            grid,
+            out=out,
+            checkpoint_every=5,
+            on_round=on_round,
+            **options,
+        )
+
+
+def test_a_seeded_run_resumes_to_the_same_bits_and_pays_once(town, tmp_path):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10, "seed": 4}
+    interrupted(data, scene.grid, tmp_path / "run", **options)
+    resumed = flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+    straight = flat.train(data, scene.grid, **options)
+    np.testing.assert_array_equal(resumed.radio_map.heights, straight.radio_map.heights)
+    assert resumed.history[-1].epsilon == straight.history[-1].epsilon
+
+
+def test_a_resumed_run_with_fresh_noise_pays_for_what_it_opens_again(town, tmp_path):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10}
+    interrupted(data, scene.grid, tmp_path / "run", **options)
+    ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
+    assert dict(ledger["spent"]) == dict.fromkeys(range(12), 7)
+    resumed = flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+    # Rounds 6 and 7 were opened twice: two rounds fewer can be afforded.
+    assert len(resumed.history) == 8
+    assert "stopped after 8 of 10 rounds" in resumed.stopped
+    assert resumed.history[-1].epsilon <= 8.0
+
+
+def test_a_damaged_ledger_is_not_guessed(town, tmp_path):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10, "seed": 4}
+    interrupted(data, scene.grid, tmp_path / "run", **options)
+    (tmp_path / "run" / "ledger.json").write_text("{")
+    with pytest.raises(vm.VeilmapError, match="what users have spent is unknown"):
+        flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mechanism": vm.AggregateGaussian(delta=1 / 12)}, "not below 1/N"),
+        ({"mechanism": PROMISE, "server_sees": "uploads"}, "protects only sums"),
+        ({"mechanism": PROMISE, "participation": vm.Participation(late=0.2)}, "noise shares"),
+        ({"server_sees": "sums", "participation": vm.Participation(share=0.1)}, "cohort of 1"),
+        ({"server_sees": "everything"}, "'uploads' or 'sums'"),
+        ({"server_sees": "sums", "keep_users": [1]}, "no single user's upload"),
+    ],
+)
+def test_settings_that_would_break_the_promise_are_refused(town, options, message):
+    scene, data = town
+    with pytest.raises(vm.VeilmapError, match=message):
+        flat.train(data, scene.grid, rounds=2, **options)
+
+
+# ---- What users have spent is known, or the run does not go on
+
+
+def test_a_run_without_its_ledger_does_not_go_on(town, tmp_path):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10}
+    interrupted(data, scene.grid, tmp_path / "run", **options)
+    (tmp_path / "run" / "ledger.json").unlink()
+    before = sorted((tmp_path / "run").rglob("*"))
+    with pytest.raises(vm.VeilmapError, match="missing or damaged: what users have spent"):
+        flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+    assert sorted((tmp_path / "run").rglob("*")) == before
+
+
+@pytest.mark.parametrize("lost", ["opened", "spent"])
+def test_a_ledger_that_lacks_opened_sums_is_refused(town, tmp_path, lost):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10, "seed": 4}
+    interrupted(data, scene.grid, tmp_path / "run", **options)
+    path = tmp_path / "run" / "ledger.json"
+    ledger = json.loads(path.read_text())
+    older = {"opened": ledger["opened"][:3], "spent": [[user, 3] for user, _ in ledger["spent"]]}
+    path.write_text(json.dumps(ledger | {lost: older[lost]}))
+    with pytest.raises(vm.VeilmapError, match="lacks sums that this run has opened"):
+        flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+
+
+def test_a_run_that_has_opened_nothing_yet_has_a_ledger_that_says_so(town, tmp_path):
+    scene, data = town
+    options = {
+        "mechanism": vm.AggregateGaussian(epsilon=8.0, delta=1e-3, dropout=0.5), "rounds": 2,
+        "participation": vm.Participation(dropout=0.5), "out": tmp_path / "run",
+        "checkpoint_every": 1,
+    }  # fmt: skip
+    # A seed whose first round too few answer.
+    seed = next(
+        seed for seed in range(100)
+        if options["participation"].draw(seed, 0, 12).answers.sum() < 6
+    )  # fmt: skip
+
+    def stop(row):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        flat.train(data, scene.grid, seed=seed, on_round=stop, **options)
+    ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
+    assert ledger == {"opened": [], "spent": []}
+    assert len(flat.train(data, scene.grid, seed=seed, resume=True, **options).history) == 2
+
+
+# ---- The study beside a run
+
+
+def test_a_run_goes_on_with_its_own_data_only_as_far_as_its_study_knows_them(town, tmp_path):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10, "seed": 4, "out": tmp_path / "run"}
+    interrupted(data, scene.grid, **options)
+    study, other = tmp_path / "run.study", replace(data, gain_db=data.gain_db + 1.0)
+    assert (study / "README.txt").read_text().splitlines()[0] == "Study: not for publication"
+    with pytest.raises(vm.VeilmapError, match="started on other measurements"):
+        flat.train(other, scene.grid, resume=True, **options)
+    with pytest.raises(vm.VeilmapError, match="another configuration"):
+        flat.train(data.select(data.user > 0), scene.grid, resume=True, **options)
+    shutil.rmtree(study)  # who publishes the run leaves it behind
+    rows = flat.train(data, scene.grid, resume=True, **options).history
+    assert np.isnan([row.loss for row in rows]).tolist() == [True] * 5 + [False] * 5
+    assert (study / "README.txt").exists()
+
+
+def test_the_studies_of_two_runs_are_not_mixed(town, tmp_path):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 1, "out": tmp_path / "run"}
+    flat.train(data, scene.grid, **options)
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(vm.VeilmapError, match="study of an earlier run"):
+        flat.train(data, scene.grid, **options)
+    assert not (tmp_path / "run").exists()
+
+
+# ---- Public facts
+
+
+def test_base_stations_are_those_that_are_given(town, tmp_path):
+    scene, data = town
+    stations = scene.base_stations[:5], [f"mast {n}" for n in range(5)]
+    options = {"mechanism": PROMISE, "rounds": 2, "seed": 0}
+    flat.train(data, scene.grid, out=tmp_path / "none", **options)
+    assert (tmp_path / "none" / "base_stations.csv").read_text() == "bs,x,y,z\n"
+    run = flat.train(
+        data,
+        scene.grid,
+        stations=stations,
+        out=tmp_path / "some",
+        **options,
+    )
+    found, ids = RunFolder(tmp_path / "some").base_stations()
+    np.testing.assert_array_equal(found, stations[0])
+    assert ids == tuple(stations[1])
+    assert len(run.transcript.base_stations) == 5
+    # Without a guarantee those that were measured are public, unless others are given.
+    plain = vm.train(data, scene.grid, rounds=1, seed=0)
+    assert len(plain.transcript.base_stations) == len(data.stations[1])
+    told = vm.train(data, scene.grid, rounds=1, seed=0, model=vm.Model(stations=stations))
+    assert len(told.transcript.base_stations) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"calibrate": ["stations"]}, r"give stations=\(positions, ids\)"),
+        ({"residual": 30.0}, r"give stations=\(positions, ids\)"),
+        ({"calibrate": ["devices"]}, "kinds of devices"),
+        ({"stations": np.zeros((2, 3))}, r"given as \(positions, ids\)|for each of"),
+        ({"stations": (np.zeros((2, 2)), [1, 2])}, "x, y and z in metres for each of 2 ids"),
+        ({"stations": (np.full((1, 3), np.nan), [1])}, "finite"),
+    ],
+)
+def test_public_facts_that_are_missing_or_wrong_are_named(town, options, message):
+    scene, data = town
+    with pytest.raises(vm.VeilmapError, match=message):
+        flat.train(data, scene.grid, mechanism=PROMISE, rounds=4, **options)
