@@ -82,7 +82,7 @@ def init(
     console.print(
         f"Wrote a federation of {nodes} nodes to {folder}/; its server will listen on"
         f" {made.address}.\nKeep the folder private: it holds keys and the operator's token;"
-        " docs/deploy.md says what goes where.\n"
+        " docs/deployment.md says what goes where.\n"
         f"Try it here: veilmap federation up {folder}, then run {folder}, then down {folder}"
     )
     if sees == "sums":

@@ -34,6 +34,11 @@ FORMAT = 8
 # Its file in the folder of a run, and in that of a study, which is no run.
 RUN, STUDY = "config.json", "study.json"
 
+# What a stranger's file may raise where it is read: nested too deep, a folder, no such thing.
+_DAMAGED = (
+    VeilmapError, AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+
 _USERS_PER_DIGEST = 1000
 
 
@@ -130,8 +135,8 @@ class RunConfig:
     @property
     def attackable_rounds(self) -> int:
         """The number of rounds before those of a residual field, which no attack reads."""
-        described = to_plain(self.step)
-        return self.rounds - int(described.get("rounds", 0))
+        of_field: int = to_plain(self.step).get("rounds", 0)
+        return self.rounds - of_field
 
     def knowing(self, public: Public) -> "RunConfig":
         """The same, with what of public facts decides the result."""
@@ -147,9 +152,9 @@ class RunConfig:
 
     def published(self) -> "RunConfig":
         """What may be published: no ε covers a digest of users' data, or where these are."""
-        if not self.promised or self.data is None:
+        if not self.promised:
             return self
-        return replace(self, data=Fingerprint(self.data.users), source=None)
+        return replace(self, data=self.data and Fingerprint(self.data.users), source=None)
 
     def settings(self) -> dict[str, Any]:
         """How the run was trained, as `train` takes it; all but its data, grid and seed.
@@ -204,13 +209,15 @@ class RunConfig:
             return cls._of(content)
         except RunFolderError:
             raise
-        except (VeilmapError, AttributeError, KeyError, TypeError, ValueError) as error:
+        except _DAMAGED as error:
             raise RunFolderError(f"{path} is damaged: {error}") from error
 
     @classmethod
     def _of(cls, content: dict[str, Any]) -> "RunConfig":
         """The inverse of `to_plain`, but that step and source may be of classes unknown here."""
         described, source = dict(content.pop("step")), content.pop("source")
+        if not isinstance(described.get("rounds", 0), int):
+            raise DataError(f"a step rule has a number of rounds, not {described['rounds']!r}")
         try:
             step: Any = from_plain(described, object)
         except DataError:
