@@ -11,7 +11,8 @@ from veilmap.model.gradients import LocalGradients, local_gradients
 from veilmap.model.radio_map import RadioMap, log_distance
 from veilmap.privacy.mechanisms import GeometryAligned
 from veilmap.privacy.mechanisms.aligned import unit_free
-from veilmap.privacy.mechanisms.base import LEAST_NORM, norms_of
+from veilmap.privacy.mechanisms.base import norms_of
+from veilmap.privacy.mechanisms.upload import LEAST_NORM
 
 
 def sorted_crossings(

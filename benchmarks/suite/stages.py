@@ -33,10 +33,11 @@ from veilmap.model.gradients import local_gradients
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import calibrated
 from veilmap.privacy.mechanisms import AggregateGaussian, GeometryAligned, NoNoise, UniformNoise
-from veilmap.privacy.mechanisms.base import UploadNoise, norms_of
+from veilmap.privacy.mechanisms.base import norms_of
 from veilmap.privacy.mechanisms.fitting import fitted
 from veilmap.privacy.mechanisms.lattice import DiscreteGaussian, discrete_gaussian
 from veilmap.privacy.mechanisms.sums import RunningSum
+from veilmap.privacy.mechanisms.upload import UploadNoise
 from veilmap.privacy.noise import Draw, draw
 from veilmap.scenes.scene import Scene
 

@@ -12,7 +12,7 @@ from veilmap._util.plain import from_plain, to_plain
 from veilmap.errors import DataError
 from veilmap.privacy import noise
 from veilmap.privacy.mechanisms import MECHANISMS, Contribution, Mechanism
-from veilmap.privacy.mechanisms.base import LEAST_NORM
+from veilmap.privacy.mechanisms.upload import LEAST_NORM
 
 GRID = vm.Grid(3.0, (12, 15), (-5.0, 40.0))
 ALIGNED = vm.GeometryAligned(noise_budget=10, tradeoff=10)

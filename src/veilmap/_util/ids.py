@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Ints
 
 Id = int | str
 
-Known = tuple[Array, NDArray[np.int64]]
+Known = tuple[Array, Ints]
 """Ids as text in order, and the place that each had before."""
 
 
@@ -20,7 +19,7 @@ def in_order(ids: Sequence[Id]) -> Known:
     return texts[order], order
 
 
-def places(ids: Array, known: Known) -> NDArray[np.int64]:
+def places(ids: Array, known: Known) -> Ints:
     """The place of each id among the known ones, or −1."""
     texts, order = known
     if len(texts) == 0:

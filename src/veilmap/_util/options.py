@@ -9,28 +9,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from veilmap._util import checks
-from veilmap.errors import ConfigurationError
 
 _KEY = "option"
 
 
 @dataclass(frozen=True)
 class Option:
-    """A setting as people know it.
-
-    Attributes
-    ----------
-    flag : str
-        On the command line.
-    help : str
-        One sentence, with symbol and unit.
-    default : value of the field
-    above, least, below, most : float
-        Bounds of its value.
-    """
+    """A setting as people know it, with the bounds of its value."""
 
     flag: str
-    help: str
+    help: str  # one sentence, with symbol and unit
     default: Any
     above: float = -math.inf
     least: float = -math.inf
@@ -39,12 +27,8 @@ class Option:
 
     def checked(self, name: str, value: Any) -> float:
         """The value of a parameter as a number within the bounds."""
-        number = checks.number(name, value, above=self.above, least=self.least)
-        if number >= self.below:
-            raise ConfigurationError(f"{name} must be below {self.below:g}, not {number:g}", name)
-        if number > self.most:
-            raise ConfigurationError(f"{name} must be at most {self.most:g}, not {number:g}", name)
-        return number
+        bounds = {"above": self.above, "least": self.least, "below": self.below, "most": self.most}
+        return checks.number(name, value, **bounds)
 
 
 def option(default: Any, flag: str, meaning: str, **bounds: float) -> Any:

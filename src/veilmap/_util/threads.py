@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from veilmap._util.arrays import Ints
 
 # More parts than threads, so that a slow part does not leave the others waiting.
 _PARTS_PER_THREAD = 4
@@ -27,7 +28,7 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="veilmap")
 
 
-def run_parts(task: Callable[[int, int], object], bounds: NDArray[np.int64]) -> None:
+def run_parts(task: Callable[[int, int], object], bounds: Ints) -> None:
     """Call ``task(start, stop)`` for each pair of neighbouring ``bounds``, on all threads."""
     workers = threads()
     parts = list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
@@ -44,13 +45,13 @@ def run_all(tasks: Sequence[Callable[[], object]]) -> None:
     run_parts(lambda start, stop: tasks[start](), np.arange(len(tasks) + 1))
 
 
-def even_parts(count: int) -> NDArray[np.int64]:
+def even_parts(count: int) -> Ints:
     """Bounds that split ``count`` equal items into parts."""
     parts = max(1, min(count, _PARTS_PER_THREAD * threads()))
     return np.linspace(0, count, parts + 1).astype(np.int64)
 
 
-def even_groups(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def even_groups(offsets: Ints) -> Ints:
     """Bounds over groups (group i owns offsets[i]:offsets[i+1]) with about equal content."""
     wanted = even_parts(int(offsets[-1]))
     bounds = np.searchsorted(offsets, wanted)

@@ -1,28 +1,28 @@
-"""Layers as files that other tools open: one module a format.
+"""Layers as files that other tools open.
 
 .tif      GeoTIFF, for QGIS and everything built on GDAL
 .nc       netCDF after the CF conventions, for xarray
-.png      a picture with a world file, and its legend
+.png      a picture with one pixel a cell, a world file that places it, and its legend
 .geojson  contour lines
 .csv      values at given points
 """
 
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from veilmap._util.extras import require
 from veilmap.errors import ConfigurationError
-from veilmap.export.written import Written
+from veilmap.export import contours, formats
+from veilmap.export.formats import Written
 from veilmap.layers import Layer
 
-_WRITERS = {
-    ".tif": "veilmap.export.geotiff",
-    ".nc": "veilmap.export.netcdf",
-    ".png": "veilmap.export.picture",
-    ".geojson": "veilmap.export.contours",
-    ".csv": "veilmap.export.points",
+_WRITERS: dict[str, Callable[..., Written]] = {
+    ".tif": formats.geotiff,
+    ".nc": formats.netcdf,
+    ".png": formats.picture,
+    ".geojson": contours.write,
+    ".csv": formats.values_at_points,
 }
 ENDINGS = tuple(_WRITERS)
 
@@ -36,31 +36,20 @@ def write(
     levels: Sequence[float] | None = None,
     points: str | Path | None = None,
 ) -> Written:
-    """Write a layer; the file's ending says as what.
+    """Write a layer; the file's ending, one of `ENDINGS`, says as what.
 
     Parameters
     ----------
-    layer : Layer
-    path : path
-        Ends in one of `ENDINGS`.
     levels : numbers, optional
         Where contour lines lie (.geojson), in the layer's unit; by default round ones.
     points : path, optional
         A CSV file of the places whose values are wanted (.csv), with the columns x and y, or
         latitude and longitude, and perhaps z in metres.
-
-    Returns
-    -------
-    Written
-        The files, and what their reader should know.
     """
-    path = Path(path)
     ending = check(path, layer.grid.crs, levels=levels, points=points)
-    write_format = import_module(_WRITERS[ending]).write
-    given: dict[str, Any] = {"levels": levels} if ending == ".geojson" else {}
-    given |= {"points": Path(points)} if points is not None else {}
-    written: Written = write_format(layer, path, **given)
-    return written
+    given: dict[str, Any] = {} if levels is None else {"levels": levels}
+    given |= {} if points is None else {"points": Path(points)}
+    return _WRITERS[ending](layer, Path(path), **given)
 
 
 def check(
@@ -88,13 +77,11 @@ def check(
     if crs is not None and ending in (".nc", ".geojson"):
         require("pyproj", f"a map in {crs}")
     if ending == ".csv":
-        from veilmap.export.points import read
-
         if points is None:
             raise ConfigurationError(
                 f"{path}: a .csv holds values at points; name a file of them (points)"
             )
         if Path(points).absolute() == path.absolute():
             raise ConfigurationError(f"{path} is the file of points; name another one to write")
-        read(Path(points), crs)
+        formats.points_in(Path(points), crs)
     return ending

@@ -10,7 +10,7 @@ import numpy as np
 from veilmap._util import checks, files
 from veilmap._util.arrays import Floats
 from veilmap.errors import ConfigurationError
-from veilmap.export.written import Written
+from veilmap.export.formats import Written
 from veilmap.geometry.coordinates import to_longitude_latitude
 from veilmap.layers import Layer
 
@@ -30,23 +30,15 @@ def write(layer: Layer, path: Path, levels: Sequence[float] | None = None) -> Wr
     """
     lines = contour_lines(layer, round_levels(layer.values) if levels is None else levels)
     local = {} if layer.grid.crs else {"note": _LOCAL}
-    content = {
-        "type": "FeatureCollection",
-        **local,
-        "features": [
-            {
-                "type": "Feature",
-                "properties": {
-                    "level": level, "unit": layer.unit, "quantity": layer.long_name, **local,
-                },
-                "geometry": {
-                    "type": "MultiLineString",
-                    "coordinates": [_placed(layer.grid.crs, line) for line in found],
-                },
-            }
-            for level, found in lines.items() if found
-        ],
-    }  # fmt: skip
+    about = {"unit": layer.unit, "quantity": layer.long_name, **local}
+    features = []
+    for level, found in lines.items():
+        if found:
+            placed = [_placed(layer.grid.crs, line) for line in found]
+            geometry = {"type": "MultiLineString", "coordinates": placed}
+            properties = {"level": level, **about}
+            features.append({"type": "Feature", "properties": properties, "geometry": geometry})
+    content = {"type": "FeatureCollection", **local, "features": features}
     files.write_json(content, path, indent=None)
     return Written((path,), (*local.values(), *_levels_without_lines(layer, lines)))
 
@@ -64,10 +56,9 @@ def contour_lines(layer: Layer, levels: Sequence[float]) -> dict[float, list[Flo
     if min(grid.shape) < 2:
         raise ConfigurationError(f"contour lines need 2 × 2 cells or more, not {grid.shape}")
     # Metres from the corner: coordinates of a country would cost digits.
-    generator = contour_generator(
-        grid.x - grid.origin[0], grid.y - grid.origin[1], np.ma.masked_invalid(layer.values),
-        line_type=LineType.Separate,
-    )  # fmt: skip
+    x, y = grid.x - grid.origin[0], grid.y - grid.origin[1]
+    values = np.ma.masked_invalid(layer.values)
+    generator = contour_generator(x, y, values, line_type=LineType.Separate)
     return {
         level: [np.asarray(line) + grid.origin for line in generator.lines(level)]
         for level in (checks.number("each level", level) for level in levels)
@@ -89,9 +80,8 @@ def round_levels(values: Floats) -> list[float]:
 
 
 def _placed(crs: str | None, line: Floats) -> list[Any]:
-    if crs is None:
-        return list(line.round(_METRE_DIGITS).tolist())
-    return list(to_longitude_latitude(crs, line).round(_DEGREE_DIGITS).tolist())
+    placed = to_longitude_latitude(crs, line) if crs else line
+    return placed.round(_DEGREE_DIGITS if crs else _METRE_DIGITS).tolist()
 
 
 def _levels_without_lines(layer: Layer, lines: dict[float, Any]) -> list[str]:

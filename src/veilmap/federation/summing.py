@@ -17,8 +17,8 @@ from veilmap.geometry.tiling import Tiles
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism
 from veilmap.privacy.mechanisms.aligned import unit_free
-from veilmap.privacy.mechanisms.base import LEAST_NORM
 from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, RunningSum
+from veilmap.privacy.mechanisms.upload import LEAST_NORM
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def can_add_up(mechanism: Mechanism, radio_map: RadioMap, seed: int | None = Non
     Noise on gradients themselves is added so only with a seed: the system's bits come in bulk.
     """
     plain = not (radio_map.propagation.between or len(radio_map.offsets) or radio_map.field)
-    return plain and mechanism.fused and (seed is not None or not mechanism.perturbs_uploads)
+    return plain and (seed is not None or not mechanism.perturbs_uploads)
 
 
 def add_gradients(

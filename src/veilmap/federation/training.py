@@ -119,7 +119,7 @@ def _check_tiling(engine: Engine, mechanism: Mechanism, model: Model, keep_uploa
         )
     start = getattr(model.steps, "start_propagation", None)  # a residual field has none
     plain = not model.calibrate and start is not None and start.laws == 2
-    if not mechanism.fused or mechanism.perturbs_uploads or not plain:
+    if mechanism.perturbs_uploads or not plain:
         raise ConfigurationError(
             "tiles add users up where they are: for the mechanisms none and aggregate, and maps of"
             " two laws without offsets or a residual field",

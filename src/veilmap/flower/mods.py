@@ -24,7 +24,7 @@ from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 from veilmap.privacy import noise
 from veilmap.privacy.mechanisms import GeometryAligned, UniformNoise
-from veilmap.privacy.mechanisms.base import UploadNoise
+from veilmap.privacy.mechanisms.upload import UploadNoise
 
 Position = tuple[float, float]
 

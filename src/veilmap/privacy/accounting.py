@@ -10,16 +10,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats, Ints
 from veilmap.errors import PrivacyError
-from veilmap.privacy.mechanisms import (
-    AggregateGaussian,
-    Mechanism,
-    NoGuarantee,
-    PrivateSums,
-)
+from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism, NoGuarantee, PrivateSums
 
 _LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
 _NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
@@ -40,29 +35,17 @@ def has_guarantee(mechanism: Mechanism) -> bool:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a run promises its users, or why it promises nothing.
+    """What a run promises its users, or why it promises nothing."""
 
-    Attributes
-    ----------
-    epsilon : float
-        Of the user who spent most; NaN where nothing is promised.
-    words : str
-    """
-
-    epsilon: float
+    epsilon: float  # of the user who spent most; NaN where nothing is promised
     words: str
 
 
 def promise(mechanism: Mechanism, spent: float, seed: int | None) -> Promise:
     """What a run promises: the one place that decides it, for every surface that shows it.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    spent : float
-        ε of the user who spent most, as accounted.
-    seed : int or None
-        Of the run's noise. With one nothing is promised: whoever has it can take the noise off.
+    ``spent`` is the accounted ε of the user who spent most. With a ``seed`` of the run's noise
+    nothing is promised: whoever has it can take the noise off.
     """
     guarantee = mechanism.guarantee
     if isinstance(guarantee, NoGuarantee):
@@ -116,20 +99,11 @@ def calibrated(mechanism: AggregateGaussian, rounds: int) -> AggregateGaussian:
 
 @dataclass
 class Ledger:
-    """What each user has spent: how many opened sums it was in.
+    """What each user has spent: how many opened sums it was in."""
 
-    Parameters
-    ----------
-    mechanism : AggregateGaussian
-        With its noise fixed.
-    opened : set of int
-        Rounds whose sum was opened.
-    spent : mapping from client to its number of opened sums
-    """
-
-    mechanism: AggregateGaussian
-    opened: set[int] = field(default_factory=set)
-    spent: dict[int | str, int] = field(default_factory=dict)
+    mechanism: AggregateGaussian  # with its noise fixed
+    opened: set[int] = field(default_factory=set)  # rounds whose sum was opened
+    spent: dict[int | str, int] = field(default_factory=dict)  # opened sums of each client
 
     @property
     def epsilon(self) -> float:
@@ -178,9 +152,7 @@ def _epsilon(rho: float, sampling: float, rounds: int, delta: float) -> float:
     return float(rdp.compute_epsilon(orders, divergences, delta)[0])
 
 
-def sampled_divergences(
-    rho: float, sampling: float, orders: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def sampled_divergences(rho: float, sampling: float, orders: Ints) -> Floats:
     """Rényi divergences of a ρ-zCDP sum that each user is in with probability q, secretly.
 
     The bound of Zhu and Wang ("Poisson subsampled Rényi differential privacy", ICML 2019,
@@ -201,7 +173,7 @@ def sampled_divergences(
 
 
 @lru_cache(maxsize=4)
-def _log_choose(most: int) -> NDArray[np.float64]:
+def _log_choose(most: int) -> Floats:
     """Logarithms of binomial coefficients C(α, l), (most + 1, most + 1); −∞ for l > α."""
     from scipy.special import gammaln
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import sampling
+from veilmap._util.arrays import Floats
 
 _BITS = 53  # a float64's
 
@@ -26,15 +27,13 @@ class Draw:
 
     key: bytes | None = None
 
-    def normals(self, count: int) -> NDArray[np.float64]:
+    def normals(self, count: int) -> Floats:
         """Standard normal numbers."""
-        if self.key is None:
-            return system_normals(count)
         values = np.zeros(count)
-        sampling.add_normals(seed=self.seed(""), values=values, variances=np.ones(count))
+        self.add_noise(values, np.ones(count))
         return values
 
-    def add_noise(self, values: NDArray[np.float64], variances: NDArray[np.float64]) -> None:
+    def add_noise(self, values: Floats, variances: Floats) -> None:
         """Add noise of these variances; where it is 0, nothing is drawn."""
         if self.key is None:
             normals = system_normals(int(np.count_nonzero(variances)))
@@ -63,7 +62,7 @@ def draw(seed: int | None, client: object, round_number: int) -> Draw:
     return Draw(None if seed is None else f"{seed}/{client}/{round_number}".encode())
 
 
-def system_normals(count: int) -> NDArray[np.float64]:
+def system_normals(count: int) -> Floats:
     """Standard normals from the operating system's random bits, by the inverse of their CDF."""
     from scipy.special import ndtri
 

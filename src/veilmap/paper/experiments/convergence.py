@@ -16,7 +16,8 @@ from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row,
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import AS_WRITTEN, city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
-from veilmap.privacy.mechanisms.base import UploadNoise, norms_of
+from veilmap.privacy.mechanisms.base import norms_of
+from veilmap.privacy.mechanisms.upload import UploadNoise
 
 _UNCLIPPED = 50.0  # C above every gradient's norm on these paths
 

@@ -13,7 +13,7 @@ from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, Snapshot, city
 from veilmap.privacy import noise
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
-from veilmap.privacy.mechanisms.base import UploadNoise
+from veilmap.privacy.mechanisms.upload import UploadNoise
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Spre
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
-from veilmap.privacy.mechanisms.base import BudgetedNoise
+from veilmap.privacy.mechanisms.upload import BudgetedNoise
 
 _START = PlainDescent()  # its flat map, with the paper's sharpness
 

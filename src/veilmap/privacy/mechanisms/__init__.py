@@ -7,16 +7,17 @@ from typing import Any
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms.aggregate import AggregateGaussian
 from veilmap.privacy.mechanisms.aligned import GeometryAligned
-from veilmap.privacy.mechanisms.base import Answer, Contribution, Mechanism, Protected, UploadNoise
-from veilmap.privacy.mechanisms.guarantees import Guarantee, NoGuarantee, PrivateSums
-from veilmap.privacy.mechanisms.none import NoNoise
-from veilmap.privacy.mechanisms.uniform import UniformNoise
+from veilmap.privacy.mechanisms.base import (
+    Answer,
+    Contribution,
+    Mechanism,
+    NoGuarantee,
+    PrivateSums,
+)
+from veilmap.privacy.mechanisms.upload import NoNoise, UniformNoise, UploadNoise
 
 MECHANISMS: dict[str, type[Mechanism]] = {
-    "none": NoNoise,
-    "uniform": UniformNoise,
-    "aligned": GeometryAligned,
-    "aggregate": AggregateGaussian,
+    kind.name: kind for kind in (NoNoise, UniformNoise, GeometryAligned, AggregateGaussian)
 }
 
 __all__ = [
@@ -25,12 +26,10 @@ __all__ = [
     "Answer",
     "Contribution",
     "GeometryAligned",
-    "Guarantee",
     "Mechanism",
     "NoGuarantee",
     "NoNoise",
     "PrivateSums",
-    "Protected",
     "UniformNoise",
     "UploadNoise",
     "named",

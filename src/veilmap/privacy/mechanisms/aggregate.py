@@ -11,15 +11,20 @@ from numpy.typing import NDArray
 from veilmap._kernels import few_cells
 from veilmap._kernels.arguments import Rounding
 from veilmap._util import checks
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.options import option
 from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_all, run_parts
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 from veilmap.model.propagation import at_100_m
-from veilmap.privacy.mechanisms.base import Answer, Contribution, Mechanism, norms_of
-from veilmap.privacy.mechanisms.guarantees import PrivateSums
+from veilmap.privacy.mechanisms.base import (
+    Answer,
+    Contribution,
+    Mechanism,
+    PrivateSums,
+    finite_norms,
+)
 from veilmap.privacy.mechanisms.lattice import DiscreteGaussian, discrete_gaussian
 from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, Rest, RunningSum, Summand
 from veilmap.privacy.noise import Draw
@@ -95,27 +100,23 @@ class AggregateGaussian(Mechanism):
     bits: int | None = None
 
     name = "aggregate"
-    fused = True
     needs_sums = True
     whole_numbers = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        theta_clip = checks.number("theta_clip", self.theta_clip, above=0)
-        object.__setattr__(self, "theta_clip", theta_clip)
-        for name, most in (("levels", None), ("bits", 32)):
-            if getattr(self, name) is not None:
-                whole = checks.whole(name, getattr(self, name), least=1)
-                if most is not None and whole > most:
-                    raise ConfigurationError(f"{name} must be at most {most}, not {whole}")
-                object.__setattr__(self, name, whole)
-        share = checks.number("theta_share", self.theta_share, least=0)
-        if share >= 1:
-            raise ConfigurationError(f"theta_share must be below 1, not {share:g}", "theta_share")
-        object.__setattr__(self, "theta_share", share)
+        settled: dict[str, float] = {
+            "theta_clip": checks.number("theta_clip", self.theta_clip, above=0),
+            "theta_share": checks.number("theta_share", self.theta_share, least=0, below=1),
+        }
         if self.noise_multiplier is not None:
             z = checks.number("noise_multiplier", self.noise_multiplier, above=0)
-            object.__setattr__(self, "noise_multiplier", z)
+            settled["noise_multiplier"] = z
+        for name, most in (("levels", math.inf), ("bits", 32)):
+            if getattr(self, name) is not None:
+                settled[name] = checks.whole(name, getattr(self, name), least=1, most=most)
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
 
     def with_noise(self, noise_multiplier: float) -> "AggregateGaussian":
         """The same with its noise fixed."""
@@ -189,10 +190,8 @@ class AggregateGaussian(Mechanism):
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """Whole numbers: clipped gradients on the lattice plus noise shares."""
         users, cells = raw.height_gradient.shape
-        norms, heights = norms_of(raw.height_gradient), np.ascontiguousarray(raw.height_gradient)
-        if not np.isfinite(norms).all():
-            raise ConfigurationError("a gradient has an entry that is not finite")
-        coins = self.coins(draws)
+        heights, coins = np.ascontiguousarray(raw.height_gradient), self.coins(draws)
+        norms = finite_norms(heights)
         theta = self._theta_on_lattice(raw.theta_gradient, raw.laws, coins.seeds)
         sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
         sent = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
@@ -217,7 +216,7 @@ class AggregateGaussian(Mechanism):
 
     def add_rest(
         self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Add ∂F_i/∂θ on the lattice, and everybody's share of noise."""
         theta = self._theta_on_lattice(rest.theta_gradient, rest.laws, coins.seeds)
         theta *= coins.takes_part[:, None]
@@ -241,12 +240,8 @@ class AggregateGaussian(Mechanism):
         return math.ceil(cells * (self.bits or _BITS) / 8) + _PARAMETER_BYTES * (parameters + 1)
 
     def read(
-        self,
-        heights: NDArray[np.float64],
-        propagation: NDArray[np.float64],
-        weight: int,
-        laws: int = 2,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, heights: Floats, propagation: Floats, weight: int, laws: int = 2
+    ) -> tuple[Floats, Floats]:
         """Mean gradients from the opened sum."""
         half = 2.0 ** ((self.bits or _BITS) - 1)
         centred = (heights + half) % (2 * half) - half
@@ -276,16 +271,11 @@ class AggregateGaussian(Mechanism):
         """Σσ² of one user's share."""
         return cells * (sampler.deviation * self.clip / self.steps) ** 2
 
-    def _theta_on_lattice(
-        self, propagation: NDArray[np.float64], laws: int, seeds: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
+    def _theta_on_lattice(self, propagation: Floats, laws: int, seeds: NDArray[np.uint64]) -> Ints:
         """∂F_i/∂θ clipped and rounded, (N, P)."""
         axes = at_100_m(laws, propagation.shape[1] - 2 * laws)
         theta = np.ascontiguousarray(propagation @ axes.T)
-        norms = norms_of(theta)
-        if not np.isfinite(norms).all():
-            raise ConfigurationError("a gradient has an entry that is not finite")
-        result = np.empty(theta.shape, dtype=np.int64)
+        norms, result = finite_norms(theta), np.empty(theta.shape, dtype=np.int64)
         limit = self._limit(self.theta_share, theta.shape[1])
         rounding = Rounding(
             clip=self.theta_clip, scale=self._theta_scale * self.steps / self.clip,

@@ -1,19 +1,20 @@
 """Noise whose spatial shape follows the geometry of the gradient: the paper's mechanism."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._kernels import allocation
 from veilmap._kernels.arguments import Axes, NoiseShape
+from veilmap._util.arrays import Floats
 from veilmap._util.options import option
 from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.geometry.grid import Grid
-from veilmap.privacy.mechanisms.base import BudgetedNoise
-from veilmap.privacy.mechanisms.guarantees import NoGuarantee
+from veilmap.privacy.mechanisms.base import NoGuarantee
 from veilmap.privacy.mechanisms.sums import Summand
+from veilmap.privacy.mechanisms.upload import BudgetedNoise
 
 # κ₁ = (1/36)(1 + ρ/22). From 1/36 on the best plane is unique; 22 makes ρ = 100 give the
 # paper's 150 m (docs/allocation.md).
@@ -30,14 +31,8 @@ class GeometryAligned(BudgetedNoise):
     of the upload's energy, both made unit-free. It is *obfuscation*, not differential
     privacy: the variance follows the private gradient, and cells with σ = 0 leave exactly.
 
-    Parameters
-    ----------
-    noise_budget : float
-        μ: Σσ² = μ‖ḡ‖².
-    tradeoff : float
-        ρ: 0 leans the noise as far from the user as it goes, large values flatten it.
-    clip : float
-        C.
+    ``noise_budget`` is μ, Σσ² = μ‖ḡ‖². ``tradeoff`` is ρ: 0 leans the noise as far from the user
+    as it goes, large values flatten it.
     """
 
     tradeoff: float = option(
@@ -45,8 +40,6 @@ class GeometryAligned(BudgetedNoise):
     )
 
     name = "aligned"
-    fused = True
-    perturbs_uploads = True
     guarantee = NoGuarantee(
         "it is obfuscation: the noise's variance follows the private gradient and position, and"
         " cells with σ = 0 leave exactly; θ's gradient leaves without noise"
@@ -60,33 +53,20 @@ class GeometryAligned(BudgetedNoise):
         """Clipped gradients with noise, each weighted by its links."""
         return Summand(self.clip, budget=self.noise_budget, kappa=self.variance_weight(cells))
 
-    def _variances(
-        self,
-        gradients: NDArray[np.float64],
-        energies: NDArray[np.float64],
-        grid: Grid,
-        user_xy: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+    def _variances(self, gradients: Floats, energies: Floats, grid: Grid, places: Floats) -> Floats:
         if self.noise_budget == 0:
             return np.zeros_like(gradients)
         variances = np.empty_like(gradients)
-        x, y, places = unit_free(grid, user_xy)
+        x, y, positions = unit_free(grid, places)
         kappa = self.variance_weight(grid.cells)
         shape = NoiseShape(budget=self.noise_budget, kappa=kappa, axes=Axes(x=x, y=y))
-
-        def part(start: int, stop: int) -> None:
-            allocation.aligned_variances(
-                start=start, stop=stop, gradients=gradients, energies=energies, positions=places,
-                shape=shape, variances=variances,
-            )  # fmt: skip
-
-        run_parts(part, even_parts(len(gradients)))
+        given = {"gradients": gradients, "energies": energies, "positions": positions}
+        run = partial(allocation.aligned_variances, **given, shape=shape, variances=variances)
+        run_parts(lambda start, stop: run(start=start, stop=stop), even_parts(len(gradients)))
         return variances
 
 
-def unit_free(
-    grid: Grid, xy: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def unit_free(grid: Grid, xy: Floats) -> tuple[Floats, Floats, Floats]:
     """Columns' x, rows' y and positions, from the middle of the grid in units of its longer side.
 
     The longer side, so that the cells' variance along any axis is at most 1/12 and the best

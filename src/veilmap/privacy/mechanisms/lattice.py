@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from veilmap._kernels import sampling
 from veilmap._kernels.arguments import SamplingTable
+from veilmap._util.arrays import Ints
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.noise import Draw
 
@@ -28,26 +29,20 @@ _LARGEST = 20_000.0  # deviations above this make tables of more than half a mil
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """P(k) ∝ exp(−k²/2σ²) on the whole numbers, by inversion of a 128-bit table.
+    """P(k) ∝ exp(−k²/2σ²) on the whole numbers, by inversion of a 128-bit table."""
 
-    Attributes
-    ----------
-    deviation : float
-        σ.
-    """
-
-    deviation: float
+    deviation: float  # σ
     _high: NDArray[np.uint64] = field(repr=False)
     _low: NDArray[np.uint64] = field(repr=False)
-    _guide: NDArray[np.int64] = field(repr=False)
+    _guide: Ints = field(repr=False)
 
-    def sample(self, count: int, draw: Draw) -> NDArray[np.int64]:
+    def sample(self, count: int, draw: Draw) -> Ints:
         """Independent numbers."""
         out = np.zeros(count, dtype=np.int64)
         self.add_to(out, draw)
         return out
 
-    def add_to(self, total: NDArray[np.int64], draw: Draw) -> None:
+    def add_to(self, total: Ints, draw: Draw) -> None:
         """Add independent numbers to those in ``total``."""
         count = len(total)
         words = draw.words(count + _SPARE, "noise")

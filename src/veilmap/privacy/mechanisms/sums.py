@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import rows
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 
 # Parts of a sum that threads add to side by side: the k-th user is added to lane k mod LANES,
 # one after the other. So a sum of floats has the same bits however many threads there are,
@@ -18,110 +18,50 @@ LANES = 4
 
 @dataclass(frozen=True)
 class Summand:
-    """What becomes of a user's gradient of h before it is added.
+    """What becomes of a user's gradient of h before it is added."""
 
-    Attributes
-    ----------
-    clip : float
-        Bound of its norm.
-    scale : float
-        Steps of the lattice per unit; 0 for real numbers, which count J_i times.
-    limit : float
-        Bound of the squared norm on the lattice.
-    budget, kappa : float
-        Of noise on the gradient itself: its energy over the gradient's, and what decides its
-        shape, κ; 0 for the same noise in every cell.
-    """
-
-    clip: float
-    scale: float = 0.0
-    limit: float = 0.0
-    budget: float = 0.0
-    kappa: float = 0.0
+    clip: float  # bound of its norm
+    scale: float = 0.0  # steps of the lattice per unit; 0 for real numbers, which count J_i times
+    limit: float = 0.0  # bound of the squared norm on the lattice
+    budget: float = 0.0  # of noise on the gradient itself: its energy over the gradient's
+    kappa: float = 0.0  # κ, the shape of that noise; 0 for the same in every cell
 
 
 @dataclass(frozen=True)
 class Group:
-    """Which sums some users are added to.
+    """Which sums some users are added to."""
 
-    Attributes
-    ----------
-    tiles : (N,) int
-        The tile of each; 0 where there is only one.
-    cohorts : (T,) int
-        How many users of each tile were asked.
-    """
-
-    tiles: NDArray[np.int64]
-    cohorts: NDArray[np.int64]
+    tiles: Ints  # the tile of each, (N,); 0 where there is only one
+    cohorts: Ints  # how many users of each tile were asked, (T,)
 
 
 @dataclass(frozen=True)
 class Rest:
-    """What is left of some users once their gradients of h were added up.
+    """What is left of some users once their gradients of h were added up."""
 
-    Attributes
-    ----------
-    norms : (N,) float
-        ‖∂F_i/∂h‖ before clipping.
-    theta_gradient : (N, P) float
-        ∂F_i/∂θ.
-    counts : (N,) int
-        J_i.
-    laws : int
-        How many pairs (intercept, slope) θ begins with.
-    """
-
-    norms: NDArray[np.float64]
-    theta_gradient: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    laws: int = 2
+    norms: Floats  # ‖∂F_i/∂h‖ before clipping, (N,)
+    theta_gradient: Floats  # ∂F_i/∂θ, (N, P)
+    counts: Ints  # J_i, (N,)
+    laws: int = 2  # how many pairs (intercept, slope) θ begins with
 
 
 @dataclass(frozen=True)
 class Coins:
-    """What users toss once a round, for all that they send in it.
+    """What users toss once a round, for all that they send in it."""
 
-    Attributes
-    ----------
-    seeds : (N,) uint64, or (N, 3)
-        Of their roundings, or of their noise.
-    takes_part : (N,) bool
-        Whose gradients are in what they send, of h and θ alike.
-    """
-
-    seeds: NDArray[np.uint64]
-    takes_part: NDArray[np.bool_]
-
-    @classmethod
-    def untossed(cls, users: int) -> "Coins":
-        """Nothing is rounded, and all take part."""
-        return cls(np.zeros(users, dtype=np.uint64), np.ones(users, dtype=np.bool_))
+    seeds: NDArray[np.uint64]  # of their roundings, (N,), or of their noise, (N, 3)
+    takes_part: Bools  # whose gradients are in what they send, of h and θ alike, (N,)
 
 
 @dataclass
 class RunningSum:
-    """The sums of a round while users are added to them: one sum, or one for each tile.
+    """The sums of a round while users are added to them: one sum, or one for each tile."""
 
-    Attributes
-    ----------
-    lanes : (LANES, S)
-        For each tile gradients of h, then of θ, one tile after the other.
-    cells : (T,) int
-        How many numbers of each tile are gradients of h.
-    parameters : int
-        P: how many are of θ.
-    weights : (T,) int
-        J_i of all users, or how many there are.
-    users : int
-        How many have been added.
-    """
-
-    lanes: Array
-    cells: NDArray[np.int64]
-    parameters: int
-    weights: NDArray[np.int64]
-    users: int = 0
+    lanes: Array  # for each tile gradients of h, then of θ, one tile after the other, (LANES, S)
+    cells: Ints  # how many numbers of each tile are gradients of h, (T,)
+    parameters: int  # P: how many are of θ
+    weights: Ints  # J_i of all users, or how many there are, (T,)
+    users: int = 0  # how many have been added
 
     @classmethod
     def empty(cls, cells: Sequence[int], parameters: int, *, whole: bool) -> "RunningSum":
@@ -132,7 +72,7 @@ class RunningSum:
         return cls(np.zeros((LANES, size), kind), counts, parameters, np.zeros_like(counts))
 
     @cached_property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Ints:
         """Where each tile begins, and where the last one ends, (T + 1,)."""
         return np.append(0, np.cumsum(self.cells + self.parameters))
 
@@ -152,12 +92,12 @@ class RunningSum:
         self.weights[0] += weight
         self.users += 1
 
-    def add_theta(self, values: NDArray[np.int64], tiles: NDArray[np.int64]) -> None:
+    def add_theta(self, values: Ints, tiles: Ints) -> None:
         """Add users' gradients of θ as whole numbers, (N, P), to their tiles' sums."""
         for tile in np.unique(tiles):
             self.of_tile(0, tile)[self.cells[tile] :] += values[tiles == tile].sum(axis=0)
 
-    def total(self, tile: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def total(self, tile: int = 0) -> tuple[Floats, Floats]:
         """Of h and of θ."""
         first, after = self.starts[tile : tile + 2]
         summed = self.lanes[:, first:after].sum(axis=0).astype(np.float64)
