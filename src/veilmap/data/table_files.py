@@ -1,6 +1,7 @@
 """Reading tables of columns, with errors that name the line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,16 @@ from veilmap.errors import DataError
 _TEXT_COLUMNS = ("user", "bs", "device")
 
 
+@contextmanager
+def unreadable_as(path: Path, format_name: str) -> Iterator[None]:
+    """What a library raises in here becomes one line of ours."""
+    try:
+        yield
+    except (pa.ArrowException, RuntimeError, ValueError, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path} cannot be read as {format_name}: {reason}") from None
+
+
 def read(
     path: Path,
     kind: Literal["csv", "parquet"],
@@ -24,11 +35,8 @@ def read(
     optional: Sequence[str] = (),
 ) -> dict[str, Array]:
     """The wanted columns of a file as arrays; missing numbers become NaN."""
-    try:
+    with unreadable_as(path, kind):
         table = pa.csv.read_csv(path) if kind == "csv" else pa.parquet.read_table(path)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path} cannot be read as {kind}: {reason}") from None
     missing = [name for name in required if name not in table.column_names]
     if missing:
         raise DataError(

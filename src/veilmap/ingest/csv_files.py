@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from veilmap.data.table_files import unreadable_as
 from veilmap.errors import ConfigurationError, DataError
-from veilmap.ingest.tables import RawTable, first_line
+from veilmap.ingest.tables import RawTable
 
 _SEPARATORS = {",": "','", ";": "';'", "\t": "tab"}
 _SAMPLE_BYTES = 1 << 16
@@ -105,13 +106,11 @@ class CsvFile:
                 convert_options=convert,
             )
 
-        try:
+        with unreadable_as(self.path, "CSV"):
             table = parse(threads=True)
             if broken:  # only a single thread knows line numbers
                 broken.clear()
                 table = parse(threads=False)
-        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-            raise DataError(f"{self.path} cannot be read as CSV: {first_line(error)}") from None
         return table, broken
 
 

@@ -1,21 +1,97 @@
-"""Both ends of every link, in metres."""
+"""Both ends of every link, in metres; base stations may be in a file of their own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from veilmap._util.arrays import Bools, Floats
-from veilmap.data.antennas import BEAM_WIDTH_DEG
-from veilmap.errors import ConfigurationError
-from veilmap.ingest import positions
+from veilmap._util.arrays import Array, Bools, Floats
+from veilmap._util.ids import in_order, places
+from veilmap.data.antennas import BEAM_WIDTH_DEG, Antennas, impossible_widths
+from veilmap.errors import ConfigurationError, DataError
+from veilmap.ingest import columns, parsing, positions
 from veilmap.ingest.options import Options
-from veilmap.ingest.positions import Place
-from veilmap.ingest.results import Sieve, Stations
-from veilmap.ingest.rows import Rows
-from veilmap.ingest.stations import StationList
-from veilmap.ingest.tables import about
+from veilmap.ingest.positions import OFF_EARTH, Place
+from veilmap.ingest.rows import Rows, Sieve
+from veilmap.ingest.tables import BROKEN, RawTable, TableFile, about
+
+
+@dataclass(frozen=True, eq=False)
+class Stations:
+    """Base stations of a file of their own.
+
+    Positions, (B, 3), are in metres of the measurements' coordinate system; azimuths (clockwise
+    from north) and beam widths are NaN where the file does not say.
+    """
+
+    bs: Array
+    xyz: Floats
+    azimuth_deg: Floats | None = None
+    beam_width_deg: Floats | None = None
+
+    @property
+    def antennas(self) -> Antennas | None:
+        """The antennas whose azimuths are known; None if there are none."""
+        if self.azimuth_deg is None:
+            return None
+        return Antennas.where_known(self.bs, self.azimuth_deg, self.beam_width_deg)
+
+
+@dataclass(frozen=True)
+class StationList:
+    """Base stations as their file has them."""
+
+    bs: Array
+    place: Place
+    azimuth_deg: Floats | None
+    beam_width_deg: Floats | None
+
+
+def listed_stations(file: TableFile, given: Mapping[str, str]) -> StationList:
+    """The base stations of a file; nothing in it may be missing or wrong."""
+    names = columns.of_stations(file, given)
+    if "bs" not in names:
+        raise ConfigurationError(
+            f"{file.path} has no column for the base stations' ids; name it in columns as bs;"
+            f" it has {columns.listed(file.names)}",
+            "columns",
+        )
+    raw = file.load([*dict.fromkeys(names.values())], text=[names["bs"]])
+    if len(raw.broken):
+        raise DataError(f"{raw.path}, {raw.row_word} {raw.broken[0]}: {BROKEN}")
+    if len(raw) == 0:
+        raise DataError(f"{raw.path} lists no base station")
+    ids = parsing.ids(raw.columns.column(names["bs"]))
+    _refuse(raw, ids.missing, f"{names['bs']} is missing")
+    bs, again = ids.rows(), np.ones(len(raw), dtype=bool)
+    again[np.unique(ids.codes, return_index=True)[1]] = False
+    _refuse(raw, again, f"base station {bs[again.argmax()]} is listed twice")
+    numbers = {
+        ours: parsing.numbers(raw.columns.column(theirs), raw.decimal)
+        for ours, theirs in names.items()
+        if ours != "bs"
+    }
+    for ours, parsed in numbers.items():
+        _refuse(raw, parsed.unreadable, f"{names[ours]} is not a number")
+    place = positions.place(raw, "bs", names, given, numbers, raw.points)
+    known = np.isfinite(place.x) & np.isfinite(place.y)
+    known &= True if place.z is None else np.isfinite(place.z)
+    _refuse(raw, ~known, "a position or height is missing")
+    _refuse(raw, place.off_earth(), OFF_EARTH)
+    azimuth, width = (numbers[n].values if n in numbers else None for n in columns.ANTENNA)
+    if azimuth is not None:
+        _refuse(raw, np.isinf(azimuth), f"{names['azimuth']} is not finite")
+    if width is not None:
+        reason = f"{names['beam_width']} is not over 0° and at most 360°"
+        _refuse(raw, impossible_widths(width), reason)
+    return StationList(bs, place, azimuth, width)
+
+
+def _refuse(raw: RawTable, wrong: Bools, reason: str) -> None:
+    """Complain about the first wrong row, if there is one."""
+    if wrong.any():
+        raise DataError(f"{raw.path}, {raw.row_word} {raw.numbers[wrong][0]}: {reason}")
 
 
 @dataclass(frozen=True)
@@ -44,7 +120,8 @@ def ends_of_links(rows: Rows, listed: StationList | None, sieve: Sieve, options:
     sieve.take_out(far, user_lost)
     if listed is not None:
         stations = Stations(listed.bs, bs_xyz, listed.azimuth_deg, listed.beam_width_deg)
-        number = listed.numbers_of(rows.ids["bs"])
+        heard = rows.ids["bs"]
+        number = places(heard.distinct, in_order(listed.bs.tolist()))[heard.codes]
         sieve.take_out("the base station is not in the list of stations", number < 0)
         bs_xyz, bs_lost, bs_degrees = bs_xyz[number], bs_lost[number], bs_degrees[number]
     sieve.take_out(far, bs_lost)

@@ -1,6 +1,8 @@
 """From a file to measurements."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +11,55 @@ import numpy as np
 from veilmap._util import files
 from veilmap._util.arrays import Array, Floats, Ints
 from veilmap.data.antennas import Antennas
-from veilmap.data.measurements import BadRowsError, Measurements, describe
+from veilmap.data.measurements import BadRows, BadRowsError, Measurements, describe
 from veilmap.errors import ConfigurationError, DataError
-from veilmap.ingest import columns, doubts
+from veilmap.ingest import columns
 from veilmap.ingest.csv_files import CsvFile
-from veilmap.ingest.ends import ends_of_links
-from veilmap.ingest.geopackage import GeoPackageFile
-from veilmap.ingest.options import Options
-from veilmap.ingest.results import Reading, Sieve
-from veilmap.ingest.rows import Rows, parsed_rows
-from veilmap.ingest.stations import listed_stations
-from veilmap.ingest.tables import ParquetFile, TableFile
+from veilmap.ingest.ends import Stations, ends_of_links, listed_stations
+from veilmap.ingest.options import Options, Quantity
+from veilmap.ingest.rows import Rows, Sieve, parsed_rows
+from veilmap.ingest.tables import GeoPackageFile, ParquetFile, TableFile
 
 _TEXT = (".csv", ".tsv", ".txt")
+_USUAL_LOSS_DB = (60.0, 180.0)  # of links that radios bridge
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A file's measurements, and an account of its rows: ``rows`` are used or in ``left_out``.
+
+    Each row that is left out is there once, under the first reason that applies: a line of a text
+    file, a row (from 0) of others, as ``row_word`` says; in a wide table there is one for each
+    value. The measurements have a ``crs`` where positions are on real ground, and ``antennas``
+    where azimuths are known.
+    """
+
+    path: Path
+    measurements: Measurements
+    rows: int  # of the file; of a wide table its values
+    left_out: tuple[BadRows, ...]
+    row_word: str
+    columns: Mapping[str, str]  # our names of columns and the file's
+    options: Options
+    time: Floats | None = None  # of each measurement, (J,), in seconds since 1970 (UTC)
+    # Longitude and latitude of user and base station, (J, 4), as far as the file had degrees.
+    degrees: Floats | None = None
+    stations: Stations | None = None
+    notes: tuple[str, ...] = ()  # what was found out or assumed
+
+    @cached_property
+    def distance_m(self) -> Floats:
+        """Length of each link along the ground, (J,)."""
+        data = self.measurements
+        return np.asarray(np.hypot(*(data.user_xyz - data.bs_xyz)[:, :2].T))
+
+    @property
+    def time_range(self) -> tuple[str, str] | None:
+        """The first and the last moment, as ISO text in UTC."""
+        if self.time is None:
+            return None
+        first, last = (np.datetime64(round(end), "s") for end in (self.time.min(), self.time.max()))
+        return f"{first}Z", f"{last}Z"
 
 
 def read_measurements(path: str | Path, **options: Any) -> Reading:
@@ -69,32 +107,45 @@ def read(path: str | Path, options: Options) -> Reading:
     bad = [one for one in sieve.left_out if not one.expected]
     if bad and options.on_bad == "refuse":
         raise BadRowsError(bad, total, f"{raw.path}: {describe(bad, total, raw.row_word)}")
-    time = rows.numbers.get("time")
-    return Reading(
-        raw.path,
-        measurements,
-        total,
-        tuple(sieve.left_out),
-        raw.row_word,
-        names,
-        options.quantity,
-        options.tx_power_dbm,
-        None if time is None else time.values[sieve.kept],
-        None if ends.degrees is None else ends.degrees[sieve.kept],
-        ends.stations,
-        (*raw.notes, *ends.notes),
-    )
+    account = total, tuple(sieve.left_out), raw.row_word
+    time = rows.numbers["time"].values[sieve.kept] if "time" in rows.numbers else None
+    degrees = None if ends.degrees is None else ends.degrees[sieve.kept]
+    stations, notes = ends.stations, (*raw.notes, *ends.notes)
+    return Reading(raw.path, measurements, *account, names, options, time, degrees, stations, notes)
 
 
 def _require_any(rows: Rows, sieve: Sieve, options: Options) -> None:
     """Complain if no row is left."""
     if not sieve.kept.any():
         reasons = [f"{len(one.rows)} rows: {one.reason}" for one in sieve.left_out]
-        hint = doubts.about_values(rows.numbers["gain"].values, options.quantity)
+        hint = about_values(rows.numbers["gain"].values, options.quantity)
         raise DataError(
             f"{rows.raw.path} has no usable row ({'; '.join(reasons) or 'it has no rows'})"
             + (f"; {hint}" if hint else "")
         )
+
+
+def about_values(values: Floats, quantity: Quantity) -> str:
+    """A doubt about values of ``quantity``, as the file has them."""
+    known = values[np.isfinite(values)]
+    if len(known) == 0:
+        return ""
+    if quantity == "path-loss":
+        negative = "all path losses are negative; are they gains (quantity='gain')?"
+        return negative if (known < 0).all() else ""
+    low, high = _USUAL_LOSS_DB
+    if quantity == "gain" and np.mean((known >= low) & (known <= high)) > 0.95:
+        return (
+            f"values of {low:g} … {high:g} look like path losses given as gains;"
+            " read them with quantity='path-loss'"
+        )
+    positive = int((known > 0).sum())
+    if not positive:
+        return ""
+    if quantity == "gain":
+        return f"{positive} gains are positive: no passive link amplifies"
+    unit = "are positive in dBm; is the sign or the unit wrong?"
+    return f"{positive} {quantity.upper()} values {unit}"
 
 
 def _gain_db(values: Floats, options: Options) -> Floats:

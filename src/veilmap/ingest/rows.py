@@ -1,17 +1,50 @@
 """The links of a file as arrays: one in each row, or one for each value of a wide table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from veilmap._util.arrays import Bools
+from veilmap._util.arrays import Array, Bools, Ints
 from veilmap.data.measurements import BadRows
 from veilmap.ingest import columns, parsing, positions
 from veilmap.ingest.parsing import Ids, Parsed
 from veilmap.ingest.positions import OFF_EARTH, Place
-from veilmap.ingest.results import Sieve
 from veilmap.ingest.tables import BROKEN, RawTable
+
+
+@dataclass
+class Sieve:
+    """What is left of ``numbers``, the reader's numbers of all rows."""
+
+    numbers: Ints
+    left_out: list[BadRows] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.kept = np.ones(len(self.numbers), dtype=bool)
+
+    def take_out(self, reason: str, rows: Bools, *, expected: bool = False) -> None:
+        """Leave out those of ``rows`` that are still there."""
+        if not rows.any():
+            return
+        found = rows & self.kept
+        if found.any():
+            self.left_out.append(BadRows(reason, self.numbers[found], expected))
+            self.kept &= ~found
+
+    def sifted(self, columns: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The kept rows of columns, without a copy if that is all of them."""
+        if self.kept.all():
+            return columns
+        return {name: column[self.kept] for name, column in columns.items()}
+
+    def take_out_kept(self, bad: Sequence[BadRows]) -> None:
+        """Leave out rows that are counted among the kept ones."""
+        kept = np.flatnonzero(self.kept)
+        for problem in bad:
+            rows = np.zeros(len(self.numbers), dtype=bool)
+            rows[kept[problem.rows]] = True
+            self.take_out(problem.reason, rows)
 
 
 @dataclass(frozen=True)

@@ -1,55 +1,45 @@
-"""Tables as their files have them, before anything is made of them."""
+"""Tables as their files have them, before anything is made of them; the only pyogrio here."""
 
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+import shapely
 
 from veilmap._util.arrays import Floats, Ints
+from veilmap._util.extras import require
 from veilmap.data import table_files
 from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import ANTENNAS_NOTE, CRS_NOTE
+from veilmap.data.table_files import unreadable_as
 from veilmap.errors import ConfigurationError, DataError
 
 BROKEN = "the line does not have as many fields as line 1"
+_POINT, _NOTHING = 0, -1  # shapely's numbers of types
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """Columns of a file.
-
-    Attributes
-    ----------
-    numbers : (n,) int
-        What the reader calls each row: its line of a text, its row (from 0) elsewhere.
-    broken : (k,) int
-        Numbers of rows that could not be split into columns; they are not in ``columns``.
-    decimal : "." or ","
-        How numbers in columns of text are written.
-    points : (n, 3) float, optional
-        Of a layer of points; NaN where there is no point or no height.
-    crs, antennas : optional
-        What the file says of its positions and of its base stations' antennas.
-    notes : tuple of str
-        What had to be found out about the file.
-    """
+    """Columns of a file, and what it says beside them."""
 
     path: Path
     columns: pa.Table
-    numbers: Ints
+    numbers: Ints  # what the reader calls each row: its line of a text, its row (from 0) elsewhere
     row_word: Literal["line", "row"] = "row"
+    # Numbers of rows that could not be split into columns; they are not in ``columns``.
     broken: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    decimal: str = "."
-    points: Floats | None = None
-    crs: str | None = None
-    antennas: Antennas | None = None
-    notes: tuple[str, ...] = ()
+    decimal: str = "."  # how numbers in columns of text are written: "." or ","
+    points: Floats | None = None  # of a layer of points, (n, 3); NaN for no point or no height
+    crs: str | None = None  # of its positions
+    antennas: Antennas | None = None  # of its base stations
+    notes: tuple[str, ...] = ()  # what had to be found out about the file
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -79,28 +69,88 @@ class ParquetFile:
     @cached_property
     def names(self) -> list[str]:
         """The columns' names."""
-        try:
+        with unreadable_as(self.path, "parquet"):
             return list(pa.parquet.read_schema(self.path).names)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise self._unreadable(error) from None
 
     def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
         """The ``wanted`` columns; Parquet knows their types, so ``text`` says nothing new."""
-        try:
+        with unreadable_as(self.path, "parquet"):
             table = pa.parquet.ParquetFile(self.path).read(columns=list(wanted))
             table.validate(full=True)  # text may be damaged
             crs, note = (
                 table_files.note(self.path, "parquet", n) for n in (CRS_NOTE, ANTENNAS_NOTE)
             )
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise self._unreadable(error) from None
         with about(self.path):
             antennas = None if note is None else Antennas.from_text(note)
         rows = np.arange(table.num_rows)
         return RawTable(self.path, table, rows, crs=crs, antennas=antennas)
 
-    def _unreadable(self, error: Exception) -> DataError:
-        return DataError(f"{self.path} cannot be read as parquet: {first_line(error)}")
+
+@dataclass(frozen=True)
+class GeoPackageFile:
+    """A layer of points; the points are positions, the other columns as in any table."""
+
+    path: Path
+    layer: str | None = None
+
+    @cached_property
+    def _layer(self) -> str:
+        with _reading(self.path) as (pyogrio, _):
+            layers = [str(name) for name, _ in pyogrio.list_layers(self.path)]
+        if self.layer is None and len(layers) == 1:
+            return layers[0]
+        if self.layer in layers:
+            return str(self.layer)
+        problem = "several layers" if self.layer is None else f"no layer {self.layer!r}"
+        raise ConfigurationError(
+            f"{self.path} has {problem}; choose layer from {', '.join(layers)}", "layer"
+        )
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        layer = self._layer
+        with _reading(self.path) as (pyogrio, _):
+            info = pyogrio.read_info(self.path, layer=layer)
+        return [str(name) for name in info["fields"]]
+
+    def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
+        """The ``wanted`` columns and the points."""
+        layer = self._layer
+        with _reading(self.path) as (pyogrio, caught):
+            said, table = pyogrio.raw.read_arrow(self.path, layer=layer, columns=list(wanted))
+            table.validate(full=True)  # text may be damaged
+        name = said["geometry_name"] or "wkb_geometry"
+        points = None
+        if name in table.column_names:
+            points = self._points(table.column(name))
+            table = table.drop_columns([name])
+        warned = dict.fromkeys(" ".join(str(one.message).split()) for one in caught)
+        notes, rows = (f"layer {layer}", *warned), np.arange(table.num_rows)
+        return RawTable(self.path, table, rows, points=points, crs=said["crs"], notes=notes)
+
+    def _points(self, column: pa.ChunkedArray) -> Floats:
+        # Damaged points are no points: their rows are left out as rows without a position.
+        geometries = shapely.from_wkb(column.to_numpy(), on_invalid="ignore")
+        other = np.flatnonzero(~np.isin(shapely.get_type_id(geometries), (_POINT, _NOTHING)))
+        if len(other):
+            kind = geometries[other[0]].geom_type
+            raise DataError(
+                f"{self.path}, layer {self._layer}, row {other[0]}: a {kind}, not a point"
+            )
+        axes = shapely.get_x, shapely.get_y, shapely.get_z
+        return np.column_stack([axis(geometries) for axis in axes])
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[tuple[Any, list[warnings.WarningMessage]]]:
+    """Pyogrio and a list for its warnings; what it raises becomes one line."""
+    require("pyogrio", f"{path}: reading GeoPackage files")
+    import pyogrio.raw
+
+    with warnings.catch_warnings(record=True) as caught, unreadable_as(path, "GeoPackage"):
+        warnings.simplefilter("always")
+        yield pyogrio, caught
 
 
 @contextmanager
@@ -112,8 +162,3 @@ def about(path: Path) -> Iterator[None]:
         raise ConfigurationError(f"{path}: {error}", error.parameter) from None
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-
-
-def first_line(error: Exception) -> str:
-    """What a library says, in one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
