@@ -27,14 +27,12 @@ class Stations:
 
     bs: Array
     xyz: Floats
-    azimuth_deg: Floats | None = None
-    beam_width_deg: Floats | None = None
+    azimuth_deg: Floats
+    beam_width_deg: Floats
 
     @property
     def antennas(self) -> Antennas | None:
         """The antennas whose azimuths are known; None if there are none."""
-        if self.azimuth_deg is None:
-            return None
         return Antennas.where_known(self.bs, self.azimuth_deg, self.beam_width_deg)
 
 
@@ -44,8 +42,8 @@ class StationList:
 
     bs: Array
     place: Place
-    azimuth_deg: Floats | None
-    beam_width_deg: Floats | None
+    azimuth_deg: Floats
+    beam_width_deg: Floats
 
 
 def listed_stations(file: TableFile, given: Mapping[str, str]) -> StationList:
@@ -79,12 +77,11 @@ def listed_stations(file: TableFile, given: Mapping[str, str]) -> StationList:
     known &= True if place.z is None else np.isfinite(place.z)
     _refuse(raw, ~known, "a position or height is missing")
     _refuse(raw, place.off_earth(), OFF_EARTH)
-    azimuth, width = (numbers[n].values if n in numbers else None for n in columns.ANTENNA)
-    if azimuth is not None:
-        _refuse(raw, np.isinf(azimuth), f"{names['azimuth']} is not finite")
-    if width is not None:
-        reason = f"{names['beam_width']} is not over 0° and at most 360°"
-        _refuse(raw, impossible_widths(width), reason)
+    unknown = np.full(len(raw), np.nan)
+    azimuth, width = (numbers[n].values if n in numbers else unknown for n in columns.ANTENNA)
+    _refuse(raw, np.isinf(azimuth), f"{names.get('azimuth')} is not finite")
+    reason = f"{names.get('beam_width')} is not over 0° and at most 360°"
+    _refuse(raw, impossible_widths(width), reason)
     return StationList(bs, place, azimuth, width)
 
 
@@ -128,7 +125,7 @@ def ends_of_links(rows: Rows, listed: StationList | None, sieve: Sieve, options:
     if options.max_distance is not None:
         _leave_out_long(user_xyz, bs_xyz, options.max_distance, sieve)
     known = np.hstack([degrees, bs_degrees]) if user.degrees or bs.degrees else None
-    notes = (*_assumed(user, bs, crs, options), *_assumed_of(listed))
+    notes = tuple(_assumed(user, bs, crs, options, stations))
     return Ends(crs, user_xyz, bs_xyz, known, stations, notes)
 
 
@@ -161,7 +158,10 @@ def _degrees(place: Place) -> Floats:
     return np.where(place.degrees, np.column_stack([place.x, place.y]), np.nan)
 
 
-def _assumed(user: Place, bs: Place, crs: str | None, options: Options) -> Iterator[str]:
+def _assumed(
+    user: Place, bs: Place, crs: str | None, options: Options, stations: Stations | None
+) -> Iterator[str]:
+    """What is taken for granted."""
     if crs is not None and options.crs is None and user.degrees:
         yield f"positions are converted to {crs}, the UTM zone of their median"
     if user.z is None:
@@ -170,14 +170,8 @@ def _assumed(user: Place, bs: Place, crs: str | None, options: Options) -> Itera
         yield f"base stations are taken to be {options.bs_height:g} m up: no column says"
     if options.quantity in ("rss", "rsrp"):
         yield f"gain is {options.quantity} less {options.tx_power_dbm:g} dBm sent"
-
-
-def _assumed_of(listed: StationList | None) -> Iterator[str]:
-    """What is taken for granted about antennas."""
-    if listed is not None and listed.azimuth_deg is not None:
-        known = np.isfinite(listed.azimuth_deg)
-        if listed.beam_width_deg is not None:
-            known &= np.isnan(listed.beam_width_deg)
-        if known.any():
+    if stations is not None:
+        usual = int((np.isfinite(stations.azimuth_deg) & np.isnan(stations.beam_width_deg)).sum())
+        if usual:
             beams = f"beams of {BEAM_WIDTH_DEG:g}°"
-            yield f"{known.sum():,} antennas are taken to have {beams}: no column says"
+            yield f"{usual:,} antennas are taken to have {beams}: no column says"

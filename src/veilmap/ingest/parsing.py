@@ -1,6 +1,7 @@
 """Columns as numbers, ids and times, with a mark at what cannot be read."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +22,7 @@ _TOO_LATE_S = 1e11
 _YEAR_9999_S = 253_402_300_799.0
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(NamedTuple):
     """A column of numbers or seconds.
 
     Values are NaN where there is none: the file says nothing (``empty``), or what is no number or
@@ -35,8 +35,8 @@ class Parsed:
 
     def repeated(self, times: int) -> "Parsed":
         """Each row so many times."""
-        empty, unreadable = np.repeat(self.empty, times), np.repeat(self.unreadable, times)
-        return Parsed(np.repeat(self.values, times), empty, unreadable)
+        parts: tuple[Array, ...] = tuple(np.repeat(part, times) for part in self)
+        return Parsed(*parts)
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,9 @@ def ids(column: pa.ChunkedArray) -> Ids:
 
 def times(column: pa.ChunkedArray) -> Parsed:
     """A column of times as seconds since 1970, UTC where the file names no zone."""
-    seconds = _seconds(column)
-    never = np.abs(seconds.values) > _YEAR_9999_S
-    if not never.any():
-        return seconds
-    values = np.where(never, np.nan, seconds.values)
-    return Parsed(values, seconds.empty, seconds.unreadable | never)
+    seconds, empty, unreadable = _seconds(column)
+    never = np.abs(seconds) > _YEAR_9999_S
+    return Parsed(np.where(never, np.nan, seconds), empty, unreadable | never)
 
 
 def _seconds(column: pa.ChunkedArray) -> Parsed:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from veilmap._util import files
 from veilmap._util.arrays import Array, Floats, Ints
-from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import BadRows, BadRowsError, Measurements, describe
 from veilmap.errors import ConfigurationError, DataError
 from veilmap.ingest import columns
@@ -100,9 +99,14 @@ def read(path: str | Path, options: Options) -> Reading:
     }
     # A list of stations stands in for all that the file itself says of them.
     antennas = raw.antennas if ends.stations is None else ends.stations.antennas
-    measurements = _measurements(data, ends.crs, antennas, sieve)
+    made = partial(Measurements, crs=ends.crs, antennas=antennas)
     _require_any(rows, sieve, options)
-    assert measurements is not None
+    try:
+        measurements = made(**sieve.sifted(data))
+    except BadRowsError as error:
+        sieve.take_out_kept(error.bad)
+        _require_any(rows, sieve, options)
+        measurements = made(**sieve.sifted(data))
     total = len(sieve.numbers) + len(rows.raw.broken)
     bad = [one for one in sieve.left_out if not one.expected]
     if bad and options.on_bad == "refuse":
@@ -160,47 +164,33 @@ def _used_names(
 ) -> dict[str, str]:
     """The columns to read: not those that a list of stations or other columns stand in for."""
     names = columns.of_table(file, options.columns, listing)
-    unused: set[str] = set()
-    if listing is not None:
-        unused |= set(columns.BS_PLACE)
-    if wide:
-        unused |= {"gain", "bs"}
-    if options.split_gap is not None or options.user_per is not None:
-        unused |= {"user"}
+    grouped = options.split_gap is not None or options.user_per is not None
+    unused = {*columns.BS_PLACE} if listing is not None else set()
+    unused |= {"gain", "bs"} if wide else set()
+    unused |= {"user"} if grouped else set()
     names = {ours: theirs for ours, theirs in names.items() if ours not in unused}
-    lacking = _lacking(names, listing, options, wide)
-    if lacking is not None:
-        parameter, message = lacking
-        has = columns.listed(file.names)
-        raise ConfigurationError(f"{file.path} {message}; it has {has}", parameter)
-    return names
-
-
-def _lacking(
-    names: Mapping[str, str], listing: TableFile | None, options: Options, wide: list[str]
-) -> tuple[str, str] | None:
-    """The parameter that would mend what a file does not say, and what that is; None: nothing."""
+    lacking, parameter = "", "columns"
     if not wide and "gain" not in names:
-        return "columns", (
+        lacking = (
             "has no column 'gain'; name it in columns, or the base stations' columns of a wide"
             " table in wide"
         )
-    if listing is not None and not wide and "bs" not in names:
-        return "columns", (
-            "has no column 'bs' that says which of the stations was heard; name it in columns"
-        )
-    if wide and listing is None:
-        return "stations", (
-            "is a wide table and needs its base stations' positions from a file, stations"
-        )
-    if options.split_gap is not None and "time" not in names:
-        return "columns", "has no column 'time' to find gaps in; name it in columns"
-    if options.split_gap is None and options.user_per is None and "user" not in names:
-        return "columns", (
+    elif listing is not None and not wide and "bs" not in names:
+        lacking = "has no column 'bs' that says which of the stations was heard; name it in columns"
+    elif wide and listing is None:
+        lacking = "is a wide table and needs its base stations' positions from a file, stations"
+        parameter = "stations"
+    elif options.split_gap is not None and "time" not in names:
+        lacking = "has no column 'time' to find gaps in; name it in columns"
+    elif not grouped and "user" not in names:
+        lacking = (
             "does not say who measured: name user in columns, start a new user after a gap of"
             " split_gap seconds, or take every row or position as a user with user_per"
         )
-    return None
+    if lacking:
+        has = columns.listed(file.names)
+        raise ConfigurationError(f"{file.path} {lacking}; it has {has}", parameter)
+    return names
 
 
 def _users_of(rows: Rows, user_xyz: Floats, options: Options) -> Array:
@@ -240,20 +230,6 @@ def _by_position(x: Floats, y: Floats) -> Ints:
     _, first, place = np.unique(both, return_index=True, return_inverse=True)
     users[usable] = np.argsort(np.argsort(first))[place]
     return users
-
-
-def _measurements(
-    data: Mapping[str, Array], crs: str | None, antennas: Antennas | None, sieve: Sieve
-) -> Measurements | None:
-    """What is left; None if nothing is."""
-    for _ in range(2):  # again without the rows that are found to be bad
-        if not sieve.kept.any():
-            return None
-        try:
-            return Measurements(**sieve.sifted(data), crs=crs, antennas=antennas)  # type: ignore[arg-type]
-        except BadRowsError as error:
-            sieve.take_out_kept(error.bad)
-    return None
 
 
 def opened(path: Path, encoding: str = "utf-8", layer: str | None = None) -> TableFile:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Sieve:
             self.left_out.append(BadRows(reason, self.numbers[found], expected))
             self.kept &= ~found
 
-    def sifted(self, columns: Mapping[str, Array]) -> Mapping[str, Array]:
+    def sifted(self, columns: Mapping[str, Array]) -> Mapping[str, Any]:
         """The kept rows of columns, without a copy if that is all of them."""
         if self.kept.all():
             return columns
@@ -130,12 +131,7 @@ def _unpivoted(
 ) -> tuple[RawTable, dict[str, str], dict[str, Ids], dict[str, Parsed]]:
     """A row for each value of the ``wide`` columns, whose names are ids of base stations."""
     values = [parsing.numbers(raw.columns.column(name), raw.decimal) for name in wide]
-    gain = Parsed(
-        *(
-            np.column_stack([getattr(one, part) for one in values]).ravel()
-            for part in ("values", "empty", "unreadable")
-        )
-    )
+    gain = Parsed(*(np.column_stack(parts).ravel() for parts in zip(*values, strict=True)))
     codes = np.tile(np.arange(len(wide)), len(raw))
     bs = Ids(np.array(wide), codes, np.zeros(len(codes), dtype=bool))
     numbers_of, broken = (np.repeat(one, len(wide)) for one in (raw.numbers, raw.broken))
