@@ -62,15 +62,9 @@ def locked(path: Path, *, wait: float = 0.0) -> Iterator[None]:
     """Hold the lock file ``path`` within the block; only one holder at a time, of any process.
 
     The operating system releases it when its holder dies, however it dies. Who only reads what
-    it protects need not ask for it.
-
-    Parameters
-    ----------
-    path : Path
-        The lock file. While it is held it says who holds it and since when; it stays behind,
-        empty. Its holder may delete it.
-    wait : float
-        Seconds to wait for another holder before this is refused.
+    it protects need not ask for it. While it is held the file says who holds it and since when;
+    it stays behind, empty, unless its holder deletes it. ``wait`` are the seconds to wait for
+    another holder before this is refused.
     """
     handle = _acquired(path, time.monotonic() + wait)
     try:
@@ -87,47 +81,38 @@ def locked(path: Path, *, wait: float = 0.0) -> Iterator[None]:
 
 
 def _acquired(path: Path, deadline: float) -> int:
-    """The open lock file, once it is locked."""
+    """The open lock file, once it is locked; else it is said who has it."""
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise DataError(f"cannot write {path}: {error.strerror}") from error
-        try:
-            _acquire(handle, path, deadline)
-            if path.exists() and path.stat().st_ino == os.fstat(handle).st_ino:
-                return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)  # its last holder has deleted it: another may hold a new one
-
-
-def _acquire(handle: int, path: Path, deadline: float) -> None:
-    """Lock an open file, or say who has it."""
-    while True:
+        ours = False
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Where its last holder has deleted it, another may hold a new one.
+            ours = path.exists() and path.stat().st_ino == os.fstat(handle).st_ino
+            if ours:
+                os.ftruncate(handle, 0)  # what a killed holder left
+                return handle
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 raise DataError(f"{path} is locked by {_holder(handle)}") from None
             time.sleep(_SECONDS_BETWEEN_TRIES)
         except OSError as error:
             raise DataError(f"cannot lock {path}: {error.strerror}") from error
-        else:
-            os.ftruncate(handle, 0)  # what a killed holder left
-            return
+        finally:
+            if not ours:
+                os.close(handle)
 
 
 def _holder(handle: int) -> str:
     """Who holds a lock, as far as it has said so."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         told = json.loads(os.pread(handle, 4096, 0))
-        return (
-            f"process {told['pid']} on {told['host']} since {told['since']}; wait until it ends,"
-            " or stop it"
-        )
+        who = f"process {told['pid']} on {told['host']} since {told['since']}"
+        return f"{who}; wait until it ends, or stop it"
     return "another process; wait until it ends"
 
 

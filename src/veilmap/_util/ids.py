@@ -26,7 +26,6 @@ def places(ids: Array, known: Known) -> Ints:
         return np.full(len(ids), -1)
     distinct, inverse = np.unique(np.asarray(ids), return_inverse=True)
     named = distinct.astype(np.str_)
-    found = np.searchsorted(texts, named)
-    hit = (found < len(texts)) & (texts[np.minimum(found, len(texts) - 1)] == named)
-    numbers = np.where(hit, order[np.minimum(found, len(texts) - 1)], -1)
+    found = np.minimum(np.searchsorted(texts, named), len(texts) - 1)
+    numbers = np.where(texts[found] == named, order[found], -1)
     return numbers[inverse.reshape(-1)]

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -79,19 +79,28 @@ class MeasurementFolder:
         self._files = sorted(self.path.glob("*.parquet"))
         if not self._files:
             raise DataError(f"{self.path} holds no .parquet files of measurements")
-        parts: list[_Summary] = []
+        self._links = 0
+        kept: list[Any] = []  # of each file, not its measurements
         for number, file in enumerate(self._files, 1):
-            parts.append(_summary(Measurements.load(file), file, parts))
+            part = Measurements.load(file)
+            if not kept:
+                self.crs, self.antennas = part.crs, part.antennas
+            elif not kept[-1][0][-1] < part.users[0]:
+                raise DataError(
+                    f"{file} begins with user {part.users[0]}, and the file before it ends with"
+                    f" {kept[-1][0][-1]}: every user must be whole in one file, and users in the"
+                    " order of their ids; `veilmap data split` writes such folders"
+                )
+            elif (part.crs, part.antennas) != (self.crs, self.antennas):
+                raise DataError(f"{file} has another coordinate system or other antennas")
+            kept.append((part.users, *part.stations, part.devices, part.corners))
+            self._links += len(part)
             if on_part:
                 on_part(number, len(self._files))
-        self.users = np.concatenate([part.users for part in parts])
-        self.crs, self.antennas = parts[0].crs, parts[0].antennas
-        masts = np.vstack([part.masts for part in parts])
-        self.stations = stations_among(masts, np.concatenate([part.ids for part in parts]))
-        self.devices = np.unique(np.concatenate([part.devices for part in parts]))
-        corners = [part.corners for part in parts]
+        users, masts, ids, devices, corners = zip(*kept, strict=True)
+        self.users, self.devices = np.concatenate(users), np.unique(np.concatenate(devices))
+        self.stations = stations_among(np.vstack(masts), np.concatenate(ids))
         self.corners = np.vstack([np.min(corners, axis=0)[0], np.max(corners, axis=0)[1]])
-        self._links = sum(part.links for part in parts)
 
     def __len__(self) -> int:
         return self._links
@@ -161,34 +170,6 @@ def parts_of(data: Measurements, users: int = _USERS_PER_PART) -> Iterator[Measu
     """A table in parts of at most ``users`` users."""
     for first in range(0, len(data.users), users):
         yield data.select(np.isin(data.user, data.users[first : first + users]))
-
-
-class _Summary(NamedTuple):
-    """What is kept of a file's measurements."""
-
-    users: Array
-    crs: str | None
-    antennas: Antennas | None
-    masts: Floats
-    ids: Array
-    devices: Array
-    corners: Floats
-    links: int
-
-
-def _summary(part: Measurements, file: Path, before: list[_Summary]) -> _Summary:
-    """A file's measurements summed up, if they can follow those before."""
-    if before and not before[-1].users[-1] < part.users[0]:
-        raise DataError(
-            f"{file} begins with user {part.users[0]}, and the file before it ends with"
-            f" {before[-1].users[-1]}: every user must be whole in one file, and users in the"
-            " order of their ids; `veilmap data split` writes such folders"
-        )
-    if before and (part.crs, part.antennas) != (before[0].crs, before[0].antennas):
-        raise DataError(f"{file} has another coordinate system or other antennas")
-    masts, ids = part.stations
-    own = part.users, part.crs, part.antennas, masts, np.array(ids), part.devices
-    return _Summary(*own, part.corners, len(part))
 
 
 def _links_in(file: Path) -> Links:

@@ -104,10 +104,8 @@ class Measurements:
         if bad and self.on_bad == "refuse":
             raise BadRowsError(bad, len(columns["gain_db"]))
         if bad:
-            keep = np.ones(len(columns["gain_db"]), dtype=bool)
-            for problem in bad:
-                keep[problem.rows] = False
-            columns = {name: values[keep] for name, values in columns.items()}
+            rows = np.concatenate([problem.rows for problem in bad])
+            columns = {name: np.delete(values, rows, axis=0) for name, values in columns.items()}
         if len(columns["gain_db"]) == 0:
             raise DataError("no measurements: the table has no usable row")
         for name, values in columns.items():
@@ -123,13 +121,11 @@ class Measurements:
         columns = {"user": np.asarray(self.user), "gain_db": gain_db}
         for name in ("user_xyz", "bs_xyz"):
             columns[name] = _of_shape(name, checks.floats(name, getattr(self, name)), (rows, 3))
-        default = np.zeros(rows, dtype=np.int64)
-        columns["device"] = default if self.device is None else np.asarray(self.device)
-        if self.bs is None:
-            _, numbers = np.unique(columns["bs_xyz"], axis=0, return_inverse=True)
-            columns["bs"] = numbers.reshape(-1)
-        else:
-            columns["bs"] = np.asarray(self.bs)
+        bs, device = self.bs, self.device
+        if bs is None:
+            bs = np.unique(columns["bs_xyz"], axis=0, return_inverse=True)[1].reshape(-1)
+        columns["bs"] = np.asarray(bs)
+        columns["device"] = np.asarray(np.zeros(rows, np.int64) if device is None else device)
         for name in ("user", "bs", "device"):
             _of_shape(name, columns[name], (rows,))
         return columns
@@ -225,18 +221,16 @@ class Measurements:
 
         path = Path(path)
         kind = _file_kind(path)
+        write = pyarrow.csv.write_csv if kind == "csv" else pyarrow.parquet.write_table
         with files.replacing(path) as temporary:
-            if kind == "csv":
-                pyarrow.csv.write_csv(self._as_table(), temporary)
-            else:
-                pyarrow.parquet.write_table(self._as_table(), temporary)
+            write(self._as_table(), temporary)
 
     def _as_table(self) -> "pyarrow.Table":
         import pyarrow
 
         columns = {"user": self.user, **dict(zip(_POSITIONS[:3], self.user_xyz.T, strict=True))}
         columns |= {"bs": self.bs, **dict(zip(_POSITIONS[3:], self.bs_xyz.T, strict=True))}
-        columns |= {"gain_db": self.gain_db}
+        columns["gain_db"] = self.gain_db
         if len(np.unique(self.device)) > 1:
             columns["device"] = self.device
         table = pyarrow.table(columns)
@@ -255,22 +249,19 @@ class Measurements:
         from veilmap.data import table_files
 
         path = files.existing(path)
+        kind = _file_kind(path)
         columns: dict[str, Any] = table_files.read(
-            path, _file_kind(path), required=_REQUIRED, optional=("bs", "device")
+            path, kind, required=_REQUIRED, optional=("bs", "device")
         )
-        user_xyz, bs_xyz = (
-            np.column_stack([columns.pop(name) for name in names])
-            for names in (_POSITIONS[:3], _POSITIONS[3:])
-        )
-        crs, antennas = (
-            table_files.note(path, _file_kind(path), n) for n in (CRS_NOTE, ANTENNAS_NOTE)
-        )
+        ends = np.column_stack([columns.pop(name) for name in _POSITIONS])
+        columns |= {"user_xyz": ends[:, :3], "bs_xyz": ends[:, 3:]}
+        crs, antennas = (table_files.note(path, kind, n) for n in (CRS_NOTE, ANTENNAS_NOTE))
         try:
             columns["antennas"] = None if antennas is None else Antennas.from_text(antennas)
-            return cls(user_xyz=user_xyz, bs_xyz=bs_xyz, on_bad=on_bad, crs=crs, **columns)
+            return cls(on_bad=on_bad, crs=crs, **columns)
         except BadRowsError as error:
             # A CSV's first line holds the names, and people count lines from 1.
-            named = ("line", 2) if path.suffix.lower() == ".csv" else ("row", 0)
+            named = ("line", 2) if kind == "csv" else ("row", 0)
             message = f"{path}: {describe(error.bad, error.total, *named)}"
             raise BadRowsError(error.bad, error.total, message) from None
         except VeilmapError as error:
@@ -294,24 +285,17 @@ def find_bad_rows(columns: dict[str, Array]) -> list[BadRows]:
             missing |= ~np.isfinite(values)
         elif values.dtype.kind == "O":
             missing |= np.array([value is None for value in values], dtype=bool)
-    ends = np.hstack([user, bs])
+    ends, (low, high) = np.hstack([user, bs]), _GAIN_RANGE_DB
     with np.errstate(invalid="ignore"):
+        far = (np.abs(ends) > _FARTHEST_M).any(axis=1)
+        up = (np.abs(ends[:, [2, 5]]) > _HIGHEST_M).any(axis=1)
         reasons = [
             ("a user, base-station or device id is missing", missing),
             ("gain_db is not finite", ~np.isfinite(gain)),
             ("a position is not finite", ~np.isfinite(ends).all(axis=1)),
-            (
-                f"gain_db is outside {_GAIN_RANGE_DB[0]:g} … {_GAIN_RANGE_DB[1]:g} dB",
-                (gain < _GAIN_RANGE_DB[0]) | (gain > _GAIN_RANGE_DB[1]),
-            ),
-            (
-                f"a position is farther than {_FARTHEST_M:g} m from the origin",
-                (np.abs(ends) > _FARTHEST_M).any(axis=1),
-            ),
-            (
-                f"a height is beyond {_HIGHEST_M:g} m",
-                (np.abs(ends[:, [2, 5]]) > _HIGHEST_M).any(axis=1),
-            ),
+            (f"gain_db is outside {low:g} … {high:g} dB", (gain < low) | (gain > high)),
+            (f"a position is farther than {_FARTHEST_M:g} m from the origin", far),
+            (f"a height is beyond {_HIGHEST_M:g} m", up),
         ]
     bad = np.zeros(len(gain), dtype=bool)
     found = []
@@ -332,13 +316,11 @@ def _duplicates(columns: dict[str, Array], usable: Bools) -> Ints:
     if len(rows) == 0:
         return rows
     keys = [_as_integers(columns[name][rows]) for name in ("user", "bs", "device")]
-    keys += [axis[rows] for name in ("user_xyz", "bs_xyz") for axis in columns[name].T]
-    keys.append(columns["gain_db"][rows])
+    keys += [*columns["user_xyz"][rows].T, *columns["bs_xyz"][rows].T, columns["gain_db"][rows]]
     # Equal rows have equal hashes: sorting one column leaves few rows to compare in all.
     hashes = _hashes(keys)
     order = np.argsort(hashes)
-    ordered = hashes[order]
-    twin = np.concatenate([[False], ordered[1:] == ordered[:-1]])
+    twin = np.append(False, np.diff(hashes[order]) == 0)
     twin[:-1] |= twin[1:]
     few = np.sort(order[twin])
     keys = [key[few] for key in keys]
@@ -383,10 +365,10 @@ def listed(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> 
 
 
 def _file_kind(path: Path) -> Literal["csv", "parquet"]:
-    kinds: dict[str, Literal["csv", "parquet"]] = {".csv": "csv", ".parquet": "parquet"}
-    if path.suffix.lower() not in kinds:
+    ending = path.suffix.lower()
+    if ending not in (".csv", ".parquet"):
         raise DataError(f"{path}: measurements are kept as .csv or .parquet")
-    return kinds[path.suffix.lower()]
+    return "csv" if ending == ".csv" else "parquet"
 
 
 def _frozen(values: Array) -> Array:

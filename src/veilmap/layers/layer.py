@@ -18,28 +18,19 @@ Attribute = str | int | float | Sequence[float]
 class Layer:
     """One quantity in every cell of a grid, ready for other tools.
 
-    Attributes
-    ----------
-    values : (rows, columns) float
-        Row 0 is the southern one, as everywhere in a `Grid`; NaN where there is no value.
-    unit : str
-        "1" for pure numbers.
-    altitude : float, optional
-        Height of the receivers above ground in metres, if values depend on it.
-    attributes : mapping
-        What else they depend on, such as the base station.
-    categories : bool
-        Values are numbers of things, not amounts: there is nothing between 2 and 3.
-    exact : callable, optional
-        The quantity at any points, (n, 3) to (n,); without it a point has its cell's value.
+    ``values`` are (rows, columns), from south to north as everywhere in a `Grid`; NaN where there
+    is no value. ``attributes`` are what they depend on beside the altitude, such as the base
+    station. ``categories`` if values are numbers of things, not amounts: there is nothing between
+    2 and 3. ``exact`` is the quantity at any points, (n, 3) to (n,); without it a point has its
+    cell's value.
     """
 
     name: str
     values: Floats = field(repr=False)
-    unit: str
+    unit: str  # "1" for pure numbers
     long_name: str
     grid: Grid
-    altitude: float | None = None
+    altitude: float | None = None  # of receivers above ground in metres, if values depend on it
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     categories: bool = False
     exact: Callable[[Floats], Floats] | None = field(default=None, repr=False)
@@ -63,11 +54,10 @@ class Layer:
         grid: Grid,
         altitude: float,
         attributes: Mapping[str, Attribute],
-        categories: bool = False,
     ) -> "Layer":
         """A quantity that is known at any point, at every cell's centre."""
         values = exact(centres(grid, altitude)).reshape(grid.shape)
-        return cls(name, values, unit, long_name, grid, altitude, attributes, categories, exact)
+        return cls(name, values, unit, long_name, grid, altitude, attributes, exact=exact)
 
     @property
     def details(self) -> dict[str, Attribute]:

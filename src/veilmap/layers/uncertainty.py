@@ -99,19 +99,11 @@ def bootstrap(
 ) -> list[RadioMap]:
     """Maps that the training might have given with other users: ``n`` replicas.
 
-    Each is trained on as many users as ``data`` has, drawn from them with replacement.
-
-    Parameters
-    ----------
-    seed : int, optional
-        Of the draws and, if given, of each training's noise.
-    on_replica : callable, optional
-        Called with the number of replicas done, for a progress bar.
-    folder : path, optional
-        Keeps the replicas as maps; those that are there already are not trained again.
-    **training
-        For `veilmap.train`: the mechanism, rounds and so on. A mechanism with an ε spends it
-        anew in every replica.
+    Each is trained on as many users as ``data`` has, drawn from them with replacement. ``seed`` is
+    that of the draws and, if given, of each training's noise. ``on_replica`` is called with the
+    number of replicas done, for a progress bar. ``folder`` keeps the replicas as maps; those that
+    are there already are not trained again. All else is for `veilmap.train`: the mechanism, rounds
+    and so on. A mechanism with an ε spends it anew in every replica.
     """
     replicas = checks.whole("n", n, least=1)
     if "recording" in training:
