@@ -50,6 +50,8 @@ class Descent(Task):
     rounds: int
     users: int
 
+    about = "descent, {self.mechanism.name}, city {self.seed}"
+
     def run(self) -> Outcome:
         """Descend and keep books."""
         path = _Path(self)
@@ -79,11 +81,6 @@ class Descent(Task):
     def weight(self) -> float:
         """Some six passes a round."""
         return 5 + 8e-4 * self.rounds * self.users
-
-    @property
-    def label(self) -> str:
-        """The noise and the city."""
-        return f"descent, {self.mechanism.name}, city {self.seed}"
 
 
 class _Path:
@@ -174,21 +171,17 @@ class _Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convergence(Experiment):
-    """The lemma's bounds checked round by round."""
+class Convergence(Experiment, order=11):
+    """The convergence bounds against runs.
+
+    Plain descent exactly as the lemma has it (a step of h, then one of θ at the new h, no
+    floor), with half the largest η_h that the lemma allows and η_θ = 1/L. L is the largest
+    curvature found on the path (power iteration and secants), B the largest dissimilarity. The
+    last run takes the rate that trains.
+    """
 
     rounds: int = 60
     budgets: tuple[float, ...] = (0.0, 1.0, 10.0, 50.0)
-
-    name = "convergence"
-    order = 11
-    title = "The convergence bounds against runs"
-    shows = (
-        "Plain descent exactly as the lemma has it (a step of h, then one of θ at the new h, no"
-        " floor), with half the largest η_h that the lemma allows and η_θ = 1/L. L is the largest"
-        " curvature found on the path (power iteration and secants), B the largest dissimilarity."
-        " The last run takes the rate that trains."
-    )
 
     def tasks(self) -> list[Task]:
         """Every run in every city."""

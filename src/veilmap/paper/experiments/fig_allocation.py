@@ -20,22 +20,18 @@ _SHOWN = 1e-3  # energies below this share of the mean are drawn alike
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigAllocation(Experiment):
-    """Raw gradient energy, noise on the far edge, uniform noise, a linear plane."""
+class FigAllocation(Experiment, order=7):
+    """Where to put the noise.
+
+    The energy of one user's upload (round 1, when it peaks at the user) under four ways to
+    spend the same budget, with the attacker's estimate (ν = 2) in each: raw; all noise on the
+    far edge, which misleads most but leaves the peak in plain sight; uniform; and the linear
+    plane, which misleads nearly as much.
+    """
 
     budget: float = 10.0
     tradeoff: float = 1.0
     tradeoffs: tuple[float, ...] = (1.0, 10.0, 50.0, 100.0)
-
-    name = "fig-allocation"
-    order = 7
-    title = "Where to put the noise"
-    shows = (
-        "The energy of one user's upload (round 1, when it peaks at the user) under four ways to"
-        " spend the same budget, with the attacker's estimate (ν = 2) in each: raw; all noise on"
-        " the far edge, which misleads most but leaves the peak in plain sight; uniform; and the"
-        " linear plane, which misleads nearly as much."
-    )
 
     def tasks(self) -> list[Task]:
         """The map that users receive in round 1."""
@@ -43,7 +39,7 @@ class FigAllocation(Experiment):
 
     @property
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self.seeds[0], DEFAULT, 1, self.rounds, self.users)
+        return Snapshot(self.seeds[0], NoNoise(), DEFAULT, self.rounds, self.users)
 
     def result(self, outcomes: Outcomes) -> Result:
         """Maps, profiles and the paper's two objectives for each way."""

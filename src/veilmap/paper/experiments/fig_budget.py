@@ -1,7 +1,6 @@
 """Attacker error against the noise budget, aligned noise against uniform."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -24,21 +23,15 @@ _MODEST = 2.0  # ν up to which the paper's order must hold
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigBudget(Experiment):
-    """RMSE of centroid attackers over μ for every ν."""
+class FigBudget(Experiment, order=4, small={"budgets": (1.0, 50.0)}):
+    """Attacker error against noise budget.
+
+    RMSE in metres of centroid attackers over nine rounds from first to last, against the
+    budget μ: geometry-aligned noise (ρ = 1) and uniform noise of the same energy.
+    """
 
     budgets: tuple[float, ...] = (0.5, 1.0, 5.0, 10.0, 20.0, 50.0)
     tradeoff: float = 1.0
-
-    name = "fig-budget"
-    order = 4
-    title = "Attacker error against noise budget"
-    shows = (
-        "RMSE in metres of centroid attackers over nine rounds from first to last, against the"
-        " budget μ: geometry-aligned noise (ρ = 1) and uniform noise of the same energy."
-    )
-
-    small: ClassVar = {"budgets": (1.0, 50.0)}
 
     def tasks(self) -> list[Task]:
         """Training under both kinds of noise with every budget."""

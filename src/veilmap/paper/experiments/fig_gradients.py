@@ -17,21 +17,17 @@ from veilmap.privacy.mechanisms.base import UploadNoise
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigGradients(Experiment):
-    """Gradient magnitudes of one user, uniform noise above, aligned below."""
+class FigGradients(Experiment, order=6):
+    """Gradient magnitudes under growing noise.
+
+    The magnitude of one user's upload over the map, from the same gradient halfway through
+    training: without noise, then with budgets that grow to the right. Uniform noise hides the
+    peak under a level field; aligned noise under a slope that pulls the attacker's estimate (ν
+    = 2) away from the user.
+    """
 
     budgets: tuple[float, ...] = (1.0, 10.0, 50.0)
     tradeoff: float = 1.0
-
-    name = "fig-gradients"
-    order = 6
-    title = "Gradient magnitudes under growing noise"
-    shows = (
-        "The magnitude of one user's upload over the map, from the same gradient halfway through"
-        " training: without noise, then with budgets that grow to the right. Uniform noise hides"
-        " the peak under a level field; aligned noise under a slope that pulls the attacker's"
-        " estimate (ν = 2) away from the user."
-    )
 
     def tasks(self) -> list[Task]:
         """The map halfway through training."""
@@ -39,7 +35,8 @@ class FigGradients(Experiment):
 
     @property
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self.seeds[0], DEFAULT, self.rounds // 2, self.rounds, self.users)
+        halfway = self.rounds // 2
+        return Snapshot(self.seeds[0], NoNoise(), DEFAULT, self.rounds, self.users, halfway)
 
     def result(self, outcomes: Outcomes) -> Result:
         """Two rows of maps."""

@@ -14,17 +14,13 @@ _TALL = 65.0  # metres: taller obstacles would leave the picture
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigModel(Experiment):
-    """One link from the side: h and z of every cell under it."""
+class FigModel(Experiment, order=8):
+    """A link over virtual obstacles.
 
-    name = "fig-model"
-    order = 8
-    title = "A link over virtual obstacles"
-    shows = (
-        "The cells under one link of the synthetic city: obstacle heights h as bars, the link's"
-        " height z over the middle of each cell, and ψ(z − h), whose product S says how clear"
-        " the link is."
-    )
+    The cells under one link of the synthetic city: obstacle heights h as bars, the link's
+    height z over the middle of each cell, and ψ(z − h), whose product S says how clear the
+    link is.
+    """
 
     def tasks(self) -> list[Task]:
         """Nothing but geometry."""

@@ -1,7 +1,6 @@
 """Attacker error against the trade-off ρ."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,21 +15,15 @@ _NU = POWERS.index(2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigTradeoff(Experiment):
-    """RMSE of the centroid attacker (ν = 2) over μ for several ρ."""
+class FigTradeoff(Experiment, order=5, small={"budgets": (1.0, 50.0), "tradeoffs": (1.0, 50.0)}):
+    """Attacker error against the trade-off ρ.
+
+    RMSE in metres of the centroid attacker with ν = 2 over nine rounds from first to last: a
+    small ρ leans the noise as far from the user as it goes, a large one flattens it.
+    """
 
     budgets: tuple[float, ...] = (1.0, 5.0, 10.0, 50.0)
     tradeoffs: tuple[float, ...] = (1.0, 10.0, 50.0, 100.0)
-
-    name = "fig-tradeoff"
-    order = 5
-    title = "Attacker error against the trade-off ρ"
-    shows = (
-        "RMSE in metres of the centroid attacker with ν = 2 over nine rounds from first to last:"
-        " a small ρ leans the noise as far from the user as it goes, a large one flattens it."
-    )
-
-    small: ClassVar = {"budgets": (1.0, 50.0), "tradeoffs": (1.0, 50.0)}
 
     def tasks(self) -> list[Task]:
         """Training with every ρ and μ, and with uniform noise."""

@@ -27,20 +27,16 @@ _PAPER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableLeakage(Experiment):
-    """RMSE of centroid attackers without defence, by round and ν."""
+class TableLeakage(Experiment, order=2):
+    """Location leakage without defence.
+
+    RMSE in metres of the weighted-centroid attacker who sees clipped gradients without noise,
+    in the first, the middle and the last round and over nine rounds from first to last. Three
+    settings: as the paper writes it (h ≥ 0, plain descent), its h ≥ 0 with our server step,
+    and our default (heights down to −8 m).
+    """
 
     powers: tuple[float, ...] = POWERS
-
-    name = "table-leakage"
-    order = 2
-    title = "Location leakage without defence"
-    shows = (
-        "RMSE in metres of the weighted-centroid attacker who sees clipped gradients without"
-        " noise, in the first, the middle and the last round and over nine rounds from first to"
-        " last. Three settings: as the paper writes it (h ≥ 0, plain descent), its h ≥ 0 with our"
-        " server step, and our default (heights down to −8 m)."
-    )
 
     def tasks(self) -> list[Task]:
         """Training without noise in every setting and city."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
@@ -34,6 +33,8 @@ class Refined(Task):
     cell_size: float
     users: int
     draws: int
+
+    about = "{self.mechanism.name}, cells of {self.cell_size:g} m, city {self.seed}"
 
     def run(self) -> Outcome:
         """Gradients on that grid, their noise, and what the attacker makes of each draw."""
@@ -79,11 +80,6 @@ class Refined(Task):
         """Two passes over all cells for every draw."""
         return 0.5 + 4e-8 * (300 / self.cell_size) ** 2 * self.users * self.draws
 
-    @property
-    def label(self) -> str:
-        """The noise, the cells and the city."""
-        return f"{self.mechanism.name}, cells of {self.cell_size:g} m, city {self.seed}"
-
 
 def _regridded(grid: Grid, cell_size: float) -> Grid:
     west, east, south, north = grid.extent
@@ -92,23 +88,19 @@ def _regridded(grid: Grid, cell_size: float) -> Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TheoremDecomposition(Experiment):
-    """The bias–variance limit against what the attacker measures, as M grows."""
+class TheoremDecomposition(
+    Experiment, order=10, small={"cell_sizes": (12.0, 6.0, 3.0), "walked": 3, "draws": 10}
+):
+    """The attacker's error has a limit on fine grids.
+
+    The squared error of the centroid attacker (ν = 2) on gradients of the start map, against
+    the theorem's limit ‖Δ_g + μΔ_n‖²/(1 + μ)², on grids of ever smaller cells.
+    """
 
     cell_sizes: tuple[float, ...] = (12.0, 6.0, 3.0, 1.5, 0.75)
     budget: float = 10.0
     walked: int = 10
     draws: int = 40
-
-    name = "theorem-decomposition"
-    order = 10
-    title = "The attacker's error has a limit on fine grids"
-    shows = (
-        "The squared error of the centroid attacker (ν = 2) on gradients of the start map, against"
-        " the theorem's limit ‖Δ_g + μΔ_n‖²/(1 + μ)², on grids of ever smaller cells."
-    )
-
-    small: ClassVar = {"cell_sizes": (12.0, 6.0, 3.0), "walked": 3, "draws": 10}
 
     def tasks(self) -> list[Task]:
         """Both kinds of noise on every grid."""
