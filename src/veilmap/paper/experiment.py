@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Self, SupportsFloat
 import numpy as np
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats
 from veilmap.errors import ConfigurationError
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Picture, Values
+from veilmap.figures.content import Picture
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import DEFAULT, Trial, looked_at
 from veilmap.privacy.mechanisms import Mechanism
@@ -61,6 +62,13 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+
+    @classmethod
+    def by_name(
+        cls, title: str, columns: tuple[str, ...], rows: Mapping[str, Iterable[Cell]]
+    ) -> "Table":
+        """A table whose rows begin with their names."""
+        return cls(title, columns, tuple((name, *cells) for name, cells in rows.items()))
 
     def text(self) -> list[list[str]]:
         """The rows as they are shown."""
@@ -182,7 +190,7 @@ class Experiment(ABC):
 
     def stacked(
         self, outcomes: Outcomes, what: str, mechanism: Mechanism, step: StepRule = DEFAULT
-    ) -> Values:
+    ) -> Floats:
         """One array of all seeds' trials, (seeds, …)."""
         return np.array([outcomes[self.trial(seed, mechanism, step)][what] for seed in self.seeds])
 
@@ -195,8 +203,3 @@ class Experiment(ABC):
     ) -> Result:
         """A result under this experiment's name."""
         return Result(self.name, self.title, self.shows, tables, pictures, findings)
-
-
-def power_name(power: float) -> str:
-    """ν as people write it."""
-    return "ν = ∞" if power == float("inf") else f"ν = {power:g}"

@@ -5,13 +5,13 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from veilmap._util.arrays import Floats
 from veilmap.attacks import GradientInversion, MatchedFilter, WeightedCentroid
 from veilmap.attacks.base import When
 from veilmap.auditing.audit import audit
 from veilmap.data.measurements import Measurements
 from veilmap.federation import Model, NoiseAwareStep, PlainDescent, Recording, Run, train
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Values
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
@@ -32,6 +32,11 @@ DEFAULT = NoiseAwareStep()
 
 STEPS: dict[str, StepRule] = {"as written": AS_WRITTEN, "floor 0": FLOOR_0, "default": DEFAULT}
 """As the paper writes it; its heights (h ≥ 0) with our step; all ours."""
+
+
+def power_name(power: float) -> str:
+    """ν as people write it."""
+    return "ν = ∞" if power == INF else f"ν = {power:g}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class Trial(Training):
         rmse = np.array([self._rmse(trained, power) for power in self.powers])
         return {"rounds": np.array(looks), "mae": np.array(mae), "rmse": rmse}
 
-    def _rmse(self, run: Run, power: float) -> Values:
+    def _rmse(self, run: Run, power: float) -> Floats:
         """RMSE in metres of a centroid attacker in each kept round, (R,)."""
         data = city(self.seed, self.users).data
         truth = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))

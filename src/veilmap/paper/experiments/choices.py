@@ -11,7 +11,7 @@ from veilmap.federation.steps import StepRule
 from veilmap.model.gradients import local_gradients
 from veilmap.model.radio_map import RadioMap
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
+from veilmap.paper.experiment import Cell, Experiment, Finding, Outcomes, Result, Spread, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import AS_WRITTEN, DEFAULT, POWERS, city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise
@@ -140,16 +140,16 @@ class Choices(Experiment, order=12, small={"starts": (4.0,), "floors": (-8.0,), 
         return Spread.of(outcomes[leaning]["error"] for leaning in leanings)
 
     def _start_table(self, outcomes: Outcomes) -> Table:
-        rows: list[Row] = []
+        rows: dict[str, tuple[Cell, ...]] = {}
         for height in (*self.starts, self.highest):
             norms = [self._largest(outcomes, height, sharpness) for sharpness in _SHARPNESSES]
             shown = [f"{norm:.1e}" if norm >= _DEAD else f"{norm:.0e}: dead" for norm in norms]
             step = self._steps[0].get(height)
             mae = self._mae(outcomes, step) if step else "not tried"
-            rows.append((f"{height:g}", *shown, mae))
+            rows[f"{height:g}"] = (*shown, mae)
         columns = ("start (m)", "largest ‖g‖, as written", "largest ‖g‖, soft", "MAE, soft (dB)")
         title = "Starting height: is there a gradient, and what does our step make of it"
-        return Table(title, columns, tuple(rows))
+        return Table.by_name(title, columns, rows)
 
     def _training_table(
         self, title: str, column: str, steps: dict[float, StepRule], outcomes: Outcomes
@@ -163,12 +163,13 @@ class Choices(Experiment, order=12, small={"starts": (4.0,), "floors": (-8.0,), 
         return Table(title, columns, tuple(rows))
 
     def _unit_table(self, outcomes: Outcomes) -> Table:
-        rows: tuple[Row, ...] = tuple(
-            (f"{rho:g}", *(self._errors(outcomes, rho, raw) for raw in (True, False)))
+        rows = {
+            f"{rho:g}": [self._errors(outcomes, rho, raw) for raw in (True, False)]
             for rho in self.tradeoffs
-        )
+        }
         columns = ("ρ", "raw units: √P (m)", "unit-free: √P (m)")
-        return Table(f"Units of ρ: P in m², V in gradient⁴, μ = {_BUDGET:g}", columns, rows)
+        title = f"Units of ρ: P in m², V in gradient⁴, μ = {_BUDGET:g}"
+        return Table.by_name(title, columns, rows)
 
     def _findings(self, outcomes: Outcomes) -> tuple[Finding, ...]:
         norm = self._largest(outcomes, self.highest, 1.0)

@@ -4,19 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilmap.figures.content import Curves, Kind, Line, Panel, Values
-from veilmap.paper.experiment import (
-    Experiment,
-    Finding,
-    Outcomes,
-    Result,
-    Row,
-    Spread,
-    Table,
-    power_name,
-)
+from veilmap._util.arrays import Floats
+from veilmap.figures.content import Curves, Kind, Line, Panel
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Task
-from veilmap.paper.trials import POWERS
+from veilmap.paper.trials import POWERS, power_name
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, UniformNoise
 
 _MODEST = 2.0  # ν up to which the paper's order must hold
@@ -52,7 +44,7 @@ class FigBudget(Experiment, order=4, small={"budgets": (1.0, 50.0)}):
             findings=self._findings(errors),
         )
 
-    def _table(self, errors: Values) -> Table:
+    def _table(self, errors: Floats) -> Table:
         columns = ("μ", "noise", *(power_name(power) for power in POWERS))
         rows: list[Row] = []
         for i, mu in enumerate(self.budgets):
@@ -61,7 +53,7 @@ class FigBudget(Experiment, order=4, small={"budgets": (1.0, 50.0)}):
                 rows.append((f"{mu:g}" if kind == 0 else "", name, *spreads))
         return Table("RMSE in m, mean over rounds", columns, tuple(rows))
 
-    def _picture(self, errors: Values) -> Curves:
+    def _picture(self, errors: Floats) -> Curves:
         kinds: tuple[tuple[int, str, Kind], ...] = (
             (1, f"aligned, ρ = {self.tradeoff:g}", "line"),
             (0, "uniform", "dashed"),
@@ -79,7 +71,7 @@ class FigBudget(Experiment, order=4, small={"budgets": (1.0, 50.0)}):
             )
         return Curves("fig-budget", "Centroid attackers against the noise budget", tuple(panels))
 
-    def _findings(self, errors: Values) -> tuple[Finding, ...]:
+    def _findings(self, errors: Floats) -> tuple[Finding, ...]:
         modest = [k for k, power in enumerate(POWERS) if power <= _MODEST]
         mean = errors.mean(axis=(2, 4))  # (μ, kind, ν)
         lead = mean[:, 1] - mean[:, 0]
@@ -101,7 +93,7 @@ class FigBudget(Experiment, order=4, small={"budgets": (1.0, 50.0)}):
             ),
         )
 
-    def _order(self, claim: str, lead: Values) -> Finding:
+    def _order(self, claim: str, lead: Floats) -> Finding:
         """Whether aligned leads everywhere, else where not (within a metre is a draw)."""
         behind = [
             f"{power_name(power)} at μ = "
@@ -121,5 +113,5 @@ class FigBudget(Experiment, order=4, small={"budgets": (1.0, 50.0)}):
         )
 
 
-def _deviation(values: Values) -> Values | None:
+def _deviation(values: Floats) -> Floats | None:
     return values.std(axis=1, ddof=1) if values.shape[1] > 1 else None

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veilmap._util.arrays import Floats
 from veilmap.attacks.centroid import centroids
-from veilmap.figures.content import ATTACKER, MapPanel, Maps, Values
+from veilmap.figures.content import ATTACKER, MapPanel, Maps
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
 from veilmap.paper.experiment import Experiment, Outcomes, Result
@@ -55,7 +56,7 @@ class FigGradients(Experiment, order=6):
         return self.made(pictures=(Maps("fig-gradients", caption, grid, scale, rows),))
 
     def _panel(
-        self, name: str, mechanism: UploadNoise, gradient: Values, position: Values, grid: Grid
+        self, name: str, mechanism: UploadNoise, gradient: Floats, position: Floats, grid: Grid
     ) -> MapPanel:
         draws = [noise.draw(self.seeds[0], "fig-gradients", 0)]
         upload = mechanism.protect(gradient[None], grid, position[None], draws).uploads[0]
@@ -67,7 +68,7 @@ class FigGradients(Experiment, order=6):
         return MapPanel(f"{title}: {away:.0f} m off", values, position, {ATTACKER: estimate})
 
 
-def typical_gradient(snapshot: Snapshot, outcomes: Outcomes) -> tuple[Values, Values, Grid]:
+def typical_gradient(snapshot: Snapshot, outcomes: Outcomes) -> tuple[Floats, Floats, Grid]:
     """Gradient and position of the user whose gradient is as large as the median one."""
     data = city(snapshot.seed, snapshot.users).data
     received = snapshot.map(outcomes[snapshot])

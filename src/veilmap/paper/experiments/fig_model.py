@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilmap.figures.content import SideView, Values
+from veilmap._util.arrays import Floats
+from veilmap.figures.content import SideView
 from veilmap.geometry.tracing import Crossings, trace
 from veilmap.paper.experiment import Experiment, Outcomes, Result
 from veilmap.paper.tasks import Task
@@ -55,7 +56,7 @@ class FigModel(Experiment, order=8):
         return self.made(pictures=(view,))
 
 
-def _telling(crossings: Crossings, heights: Values) -> int:
+def _telling(crossings: Crossings, heights: Floats) -> int:
     """The link over most obstacles that it clears, among those that few cells block."""
     under, starts = heights[crossings.cells], crossings.offsets[:-1]
     blocks = under >= crossings.heights

@@ -54,10 +54,10 @@ class FigTradeoff(Experiment, order=5, small={"budgets": (1.0, 50.0), "tradeoffs
     def _table(self, found: dict[str, list[Spread]]) -> Table:
         printed = {f"ρ = {rho:g}": text for rho, text in _PAPER.items()}
         columns = ("noise", *(f"μ = {mu:g}" for mu in self.budgets), "paper, large μ")
-        rows: tuple[Row, ...] = tuple(
-            (name, *spreads, printed.get(name, "")) for name, spreads in found.items()
-        )
-        return Table("RMSE in m of the centroid attacker, ν = 2", columns, rows)
+        rows: dict[str, Row] = {
+            name: (*spreads, printed.get(name, "")) for name, spreads in found.items()
+        }
+        return Table.by_name("RMSE in m of the centroid attacker, ν = 2", columns, rows)
 
     def _picture(self, found: dict[str, list[Spread]]) -> Curves:
         lines = tuple(
@@ -78,10 +78,7 @@ class FigTradeoff(Experiment, order=5, small={"budgets": (1.0, 50.0), "tradeoffs
         least, most = ([s.mean for s in found[name]] for name in (first, last))
         flat = [s.mean for s in found["uniform"]]
         apart = [a - b for a, b in zip(least, most, strict=True)]
-        above = [
-            min(rows) for rows in zip(*([s.mean for s in r] for r in found.values()), strict=True)
-        ]
-        lowest = [u == low for u, low in zip(flat, above, strict=True)]
+        lowest = np.min([[s.mean for s in spreads] for spreads in found.values()], axis=0)
         return (
             Finding(
                 f"{first} misleads more than {last} at every μ.",
@@ -91,7 +88,7 @@ class FigTradeoff(Experiment, order=5, small={"budgets": (1.0, 50.0), "tradeoffs
             ),
             Finding(
                 "Every ρ misleads more than uniform noise.",
-                all(lowest),
+                bool((lowest == flat).all()),
                 f"at μ = {max(self.budgets):g} uniform noise gives {flat[-1]:.0f} m,"
                 f" {last} {most[-1]:.0f} m",
             ),

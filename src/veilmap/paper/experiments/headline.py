@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veilmap._util.arrays import Floats
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Values
-from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Spread, Table
 from veilmap.paper.tasks import Task
 from veilmap.paper.trials import DEFAULT, FLOOR_0, POWERS, Audited
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
@@ -74,16 +74,16 @@ class Headline(Experiment, order=1, small={"audited": (1,)}):
         rows = tuple(zip(self._schemes, mae, rmse, ("30", "", "over 180"), strict=True))
         return Table(f"The paper's attacker (centroid, ν = 2), {setting}", columns, rows)
 
-    def _informed(self, strongest: list[Values]) -> Table:
+    def _informed(self, strongest: list[Floats]) -> Table:
         columns = ("scheme", *(f"round {n} (m)" for n in self.audited), "together (m)")
-        rows: tuple[Row, ...] = tuple(
-            (name, *(Spread.of(column, digits=2) for column in errors.T))
-            for name, errors in zip(self._schemes, strongest, strict=True)
+        spreads = ([Spread.of(column, digits=2) for column in errors.T] for errors in strongest)
+        rows = dict(zip(self._schemes, spreads, strict=True))
+        return Table.by_name(
+            "Median error of the strongest attack on single uploads", columns, rows
         )
-        return Table("Median error of the strongest attack on single uploads", columns, rows)
 
     def _findings(
-        self, mae: dict[str, list[Spread]], rmse: dict[str, list[Spread]], strongest: list[Values]
+        self, mae: dict[str, list[Spread]], rmse: dict[str, list[Spread]], strongest: list[Floats]
     ) -> tuple[Finding, ...]:
         plain, level, aligned = (spread.mean for spread in rmse["default"])
         low = rmse["floor 0"]

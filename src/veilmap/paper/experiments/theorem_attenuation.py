@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from veilmap._util.arrays import Floats
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Curves, Kind, Line, Panel, Values
+from veilmap.figures.content import Curves, Kind, Line, Panel
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
 from veilmap.paper import theory
@@ -92,7 +93,7 @@ class Fading(Task):
         }[self.case]
         return true, replace(true, heights=believed)
 
-    def _links(self) -> list[tuple[Values, Values]]:
+    def _links(self) -> list[tuple[Floats, Floats]]:
         """Users, moved to the middle of their cell as the theorem has them, and their stations."""
         own = city(self.seed, self.users)
         grid, links = own.scene.grid, own.data.links

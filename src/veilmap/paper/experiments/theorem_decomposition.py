@@ -7,7 +7,7 @@ import numpy as np
 
 from veilmap.attacks.centroid import centroids
 from veilmap.federation import PlainDescent
-from veilmap.figures.content import Curves, Line, Panel, Values
+from veilmap.figures.content import Curves, Line, Panel
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
 from veilmap.paper import theory
@@ -46,34 +46,18 @@ class Refined(Task):
         clipped = raw * NoNoise().clip / np.maximum(norms, NoNoise().clip)
         noise = self.mechanism.variances(clipped, grid, places)
         rng = np.random.default_rng([self.seed, grid.cells])
-        parts = [
-            (
-                theory.localization_limit(clipped[i], noise[i], grid, places[i]).limit,
-                theory.attacker_error(clipped[i], noise[i], grid, places[i]),
-                self._squared(clipped[i], noise[i], grid, places[i], rng),
-            )
-            for i in range(len(clipped))
-            if norms[i] > 0
-        ]
-        limit, predicted, squared = (np.array(part) for part in zip(*parts, strict=True))
-        return {"limit": limit, "predicted": predicted, "squared": squared}
-
-    def _squared(
-        self,
-        gradient: Values,
-        variances: Values,
-        grid: Grid,
-        place: Values,
-        rng: np.random.Generator,
-    ) -> Values:
-        """The attacker's squared error for each of several draws of the noise."""
-        root = np.sqrt(variances)
-        errors = np.empty(self.draws)
-        for k in range(self.draws):
-            upload = gradient + root * rng.standard_normal(grid.cells)
-            error = centroids(upload[None] ** 2, grid)[0] - place
-            errors[k] = error @ error
-        return errors
+        rows = []
+        for i in np.flatnonzero(norms > 0):
+            known = clipped[i], noise[i], grid, places[i]
+            root, squared = np.sqrt(noise[i]), []
+            for _ in range(self.draws):
+                upload = clipped[i] + root * rng.standard_normal(grid.cells)
+                error = centroids(upload[None] ** 2, grid)[0] - places[i]
+                squared.append(error @ error)
+            limit = theory.localization_limit(*known).limit
+            rows.append((limit, theory.attacker_error(*known), squared))
+        columns = (np.array(column) for column in zip(*rows, strict=True))
+        return dict(zip(("limit", "predicted", "squared"), columns, strict=True))
 
     @property
     def weight(self) -> float:
