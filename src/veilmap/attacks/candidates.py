@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import candidates as kernels
-from veilmap._kernels import sparse
+from veilmap._kernels import rows as row_kernels
 from veilmap._kernels.arguments import Expected, Sites, SparseRows
 from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.threads import even_groups, even_parts, run_parts
@@ -144,7 +144,7 @@ class _SparseTemplates(Templates):
         entries = SparseRows(offsets=kept.indptr, columns=kept.indices, values=kept.data)
 
         def part(start: int, stop: int) -> None:
-            sparse.products(start=start, stop=stop, sparse=entries, rows=rows, out=result)
+            row_kernels.products(start=start, stop=stop, sparse=entries, rows=rows, out=result)
 
         run_parts(part, even_groups(kept.indptr))
         return result
@@ -198,10 +198,10 @@ def _without_faint(dense: NDArray[np.float32]) -> "csr_array":
     parts = even_parts(len(dense))
 
     def measure(start: int, stop: int) -> None:
-        sparse.count_large(start=start, stop=stop, rows=dense, share=_FAINT, counts=counts)
+        row_kernels.count_large(start=start, stop=stop, rows=dense, share=_FAINT, counts=counts)
 
     def take(start: int, stop: int) -> None:
-        sparse.take_large(start=start, stop=stop, rows=dense, share=_FAINT, out=large)
+        row_kernels.take_large(start=start, stop=stop, rows=dense, share=_FAINT, out=large)
 
     run_parts(measure, parts)
     offsets = offsets_of(counts)
