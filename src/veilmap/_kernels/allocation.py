@@ -44,13 +44,6 @@ class Listed(NamedTuple):
     cell: Ints
 
 
-class Room(NamedTuple):
-    """What `allocate` works in."""
-
-    area: Area
-    own: Listed
-
-
 class Plane(NamedTuple):
     """The plane a·c + b."""
 
@@ -133,17 +126,6 @@ def _sums(plane, area, own, listed):
 
 
 @njit(inline="always")
-def _all_q(own, listed):
-    """Σqx, Σqy, Σq² over all listed cells."""
-    all_qx = all_qy = all_qq = 0.0
-    for k in range(listed):
-        all_qx += own.q[k] * own.x[k]
-        all_qy += own.q[k] * own.y[k]
-        all_qq += own.q[k] * own.q[k]
-    return all_qx, all_qy, all_qq
-
-
-@njit(inline="always")
 def _balanced(plane, spent, area, own, listed):
     """The plane with the offset that places ``spent``, and its sums.
 
@@ -191,7 +173,11 @@ def _best_plane(place, kappa, spent, area, own, listed):
     """
     px, py = place[0], place[1]
     size = float(len(area.x) * len(area.y))
-    all_qx, all_qy, all_qq = _all_q(own, listed)
+    all_qx = all_qy = all_qq = 0.0
+    for k in range(listed):
+        all_qx += own.q[k] * own.x[k]
+        all_qy += own.q[k] * own.y[k]
+        all_qq += own.q[k] * own.q[k]
     far = 1.0 - 1.0 / (12.0 * kappa)
     reach = 1.0 / far if far > 0.3 else 1.0
     vx, vy = -px * reach, -py * reach
@@ -264,8 +250,8 @@ def _room_for(cells):
 
 @njit(nogil=True)
 def allocation_room(axes):
-    """What `allocate` works in."""
-    return Room(_area(axes), _room_for(len(axes.x) * len(axes.y)))
+    """What `allocate` works in: an `Area`, and room for a list of all its cells."""
+    return _area(axes), _room_for(len(axes.x) * len(axes.y))
 
 
 @njit(nogil=True, error_model="numpy")

@@ -46,13 +46,6 @@ class Residuals(NamedTuple):
     spread: float
 
 
-class Normal(NamedTuple):
-    """A covariance's upper half over the chosen cells, and g − mean there."""
-
-    covariance: Floats
-    excess: Floats
-
-
 @njit(nogil=True, cache=True, error_model="numpy")
 def _link(place, station, model, room):
     """One link: e becomes a_b but for the factor 2/J; number of cells, predicted gain."""
@@ -153,13 +146,12 @@ def _choose_strongest(cells, count, variance, scale):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _log_ratio(n, normal, upload, variance, chosen):
+def _log_ratio(n, covariance, excess, upload, variance, chosen):
     """Log N(g; mean, C) − log N(g; 0, Σ) over the chosen cells.
 
     C is replaced by its Cholesky root, ``excess`` = g − mean by the root's solution. Rows are
     eliminated one after the other, so that the inner loop runs along a row.
     """
-    covariance, excess = normal
     result = 0.0
     for k in range(n):
         noise = variance[chosen[k]]
@@ -209,14 +201,13 @@ def _add_energy(links, expected, energy, touched):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _add_moments(links, expected, slots, own, normal):
-    """Add the chosen cells' covariance to its upper half, take their mean off the excess.
+def _add_moments(links, expected, slots, own, covariance, excess):
+    """Add the chosen cells' covariance to its upper half, take their mean off the excess g − mean.
 
     ``own`` is room for the chosen cells under one link, and the link's a_b there.
     """
     offsets, cells, shares, residuals = links
     own_slots, own_shares = own
-    covariance, excess = normal
     for b in range(len(residuals)):
         mean, other = _moments(residuals[b], expected)
         mean *= expected.per_link
@@ -256,7 +247,7 @@ def log_evidence(start, stop, sites, users, model, uploads, spread, most_cells, 
     links = _links_room(stations, longest)
     touched, slots = np.empty(size, np.int64), np.empty(size, np.int64)
     cells = Weighed(np.zeros(size), touched, slots, np.empty(most_cells, np.int64))
-    normal = Normal(np.empty((most_cells, most_cells)), np.empty(most_cells))
+    covariance, excess = np.empty((most_cells, most_cells)), np.empty(most_cells)
     own = np.empty(longest, np.int64), np.empty(longest)
     for k in range(start, stop):
         upload, variance = uploads.values[users[k]], uploads.variances[users[k]]
@@ -269,11 +260,11 @@ def log_evidence(start, stop, sites, users, model, uploads, spread, most_cells, 
         scale = min(1.0, uploads.clip * uploads.clip / max(whole, 1e-300))
         n = _choose_strongest(cells, count_touched, variance, scale)
         for i in range(n):
-            normal.excess[i] = upload[cells.chosen[i]]
-            normal.covariance[i, i:n] = 0.0
-            normal.covariance[i, i] = variance[cells.chosen[i]]
+            excess[i] = upload[cells.chosen[i]]
+            covariance[i, i:n] = 0.0
+            covariance[i, i] = variance[cells.chosen[i]]
         clipped = Residuals(taken, per_link * math.sqrt(scale), spread)
-        _add_moments(links, clipped, cells.slots, own, normal)
-        out[k] = _log_ratio(n, normal, upload, variance, cells.chosen)
+        _add_moments(links, clipped, cells.slots, own, covariance, excess)
+        out[k] = _log_ratio(n, covariance, excess, upload, variance, cells.chosen)
         for i in range(count_touched):
             cells.energy[cells.touched[i]] = 0.0

@@ -80,23 +80,17 @@ def _mixture(product, log_d, laws, shares):
     """γ of a link with S = 1/product by all laws, and ∂γ/∂(log S); fills ``shares``."""
     powers, theta = laws
     share, rise = shares
-    _fill_shares(product, powers, share, rise)
-    predicted, moved = 0.0, 0.0
-    for law in range(len(share)):
-        value = theta[2 * law] + theta[2 * law + 1] * log_d
-        predicted += share[law] * value
-        moved += rise[law] * value
-    return predicted, moved
-
-
-@njit(inline="always")
-def _fill_shares(product, powers, share, rise):
-    """Shares of the laws at S = 1/product, and their derivatives by log S."""
     depth = math.log(product) if product < DEEPEST else np.inf
-    last, last_rise = math.exp(-depth), math.exp(-depth)
+    last = last_rise = math.exp(-depth)
     share[0], rise[0] = last, last
     for i in range(len(powers)):
         now = math.exp(-powers[i] * depth)
         share[2 + i], rise[2 + i] = now - last, powers[i] * now - last_rise
         last, last_rise = now, powers[i] * now
     share[1], rise[1] = 1.0 - last, -last_rise
+    predicted, moved = 0.0, 0.0
+    for law in range(len(share)):
+        value = theta[2 * law] + theta[2 * law + 1] * log_d
+        predicted += share[law] * value
+        moved += rise[law] * value
+    return predicted, moved

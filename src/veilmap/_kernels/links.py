@@ -50,26 +50,6 @@ class Segment(NamedTuple):
     bz: float
 
 
-class WalkStart(NamedTuple):
-    """Where a walk begins and how it goes on; all t in ticks.
-
-    t_in and t_out of the part over the grid (t_in > t_out: none), the first cell, t of the next
-    vertical and horizontal grid line, t between such lines, the change of cell number at each,
-    and the chord that counts as a mere touch.
-    """
-
-    t_in: int
-    t_out: int
-    cell: int
-    t_x: int
-    t_y: int
-    every_x: int
-    every_y: int
-    step_x: int
-    step_y: int
-    touch: int
-
-
 class Chords(NamedTuple):
     """Room for a walk: cells, and t where the link enters and leaves each."""
 
@@ -111,7 +91,12 @@ def _segment(user, bs, frame):
 
 @njit(inline="always")
 def _enter(link, frame):
-    """Where the walk over the grid starts, and how it goes on."""
+    """Where the walk over the grid starts, and how it goes on; all t in ticks.
+
+    t_in and t_out of the part over the grid (t_in > t_out: none), the first cell, t of the next
+    vertical and horizontal grid line, t between such lines, the change of cell number at each,
+    and the chord that counts as a mere touch.
+    """
     rows, columns = frame.rows, frame.columns
     ax, ay, bx, by = link.ax, link.ay, link.bx, link.by
     dx, dy = bx - ax, by - ay
@@ -149,33 +134,30 @@ def _enter(link, frame):
         ahead = row + 1 if dy > 0.0 else row
         t_y, every_y = min((ahead - ay) * per_dy, _BEYOND), min(abs(per_dy), _BEYOND)
         step_y = columns if dy > 0.0 else -columns
-    return WalkStart(
-        int(t_in * TICKS), int(t_out * TICKS), row * columns + column,
-        int(t_x * TICKS), int(t_y * TICKS), int(every_x * TICKS), int(every_y * TICKS),
-        step_x, step_y, int(touch * TICKS),
-    )  # fmt: skip
+    start = int(t_in * TICKS), int(t_out * TICKS), row * columns + column
+    ticks = int(t_x * TICKS), int(t_y * TICKS), int(every_x * TICKS), int(every_y * TICKS)
+    return *start, *ticks, step_x, step_y, int(touch * TICKS)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _walk(link, frame, chords):
     """List the cells under one link with t where it enters and leaves each; their number."""
     cells, enters, leaves = chords
-    start = _enter(link, frame)
-    t, t_out, cell, t_x, t_y = start.t_in, start.t_out, start.cell, start.t_x, start.t_y
+    t, t_out, cell, t_x, t_y, every_x, every_y, step_x, step_y, touch = _enter(link, frame)
     n = 0
     while t < t_out:
         along_x = t_x <= t_y
         t_next = min(t_x if along_x else t_y, t_out)
-        if t_next - t > start.touch:
+        if t_next - t > touch:
             cells[n], enters[n], leaves[n] = cell, t / TICKS, t_next / TICKS
             n += 1
             t = t_next  # a touched cell's sliver goes to the next chord
         elif t_next == t_out:
             break
         if along_x:
-            cell, t_x = cell + start.step_x, t_x + start.every_x
+            cell, t_x = cell + step_x, t_x + every_x
         else:
-            cell, t_y = cell + start.step_y, t_y + start.every_y
+            cell, t_y = cell + step_y, t_y + every_y
     return n
 
 

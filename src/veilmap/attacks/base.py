@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Bools, Floats
 from veilmap.attacks.candidates import Candidates
 from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
@@ -19,9 +19,8 @@ from veilmap.geometry.grid import Grid
 When = int | Literal["all"]
 """A round, or all kept rounds together."""
 
-Values = NDArray[np.float64]
 
-Places = Mapping[ClientId, Values]
+Places = Mapping[ClientId, Floats]
 """The true position (2,) of every user, in metres."""
 
 
@@ -30,9 +29,9 @@ class Placed:
     """Users and where an attack places them, (n, 2), in metres."""
 
     clients: tuple[ClientId, ...]
-    xy: Values = field(repr=False)
+    xy: Floats = field(repr=False)
 
-    def errors(self, true_xy: Places) -> Values:
+    def errors(self, true_xy: Places) -> Floats:
         """Distance from the truth, (n,), in metres."""
         truth = np.array([true_xy[client] for client in self.clients]).reshape(-1, 2)
         return np.linalg.norm(self.xy - truth, axis=1)
@@ -60,20 +59,20 @@ class Posterior:
         """One user's probabilities as an image, (rows, columns)."""
         return self.probability[self.clients.index(client)].reshape(self.grid.shape)
 
-    def modes(self) -> Values:
+    def modes(self) -> Floats:
         """The most probable place of every user, (n, 2), in metres."""
         return self.grid.centres[self.evidence.argmax(axis=1)]
 
-    def means(self) -> Values:
+    def means(self) -> Floats:
         """The mean place of every user, (n, 2): the guess with the least squared error."""
         return self.probability.astype(np.float64) @ self.grid.centres
 
-    def entropy(self) -> Values:
+    def entropy(self) -> Floats:
         """What the attacker does not know of every user, (n,), in bits; log2 K at most."""
         p = self.probability.astype(np.float64)
         return -np.sum(p * np.log2(np.maximum(p, 1e-300)), axis=1)
 
-    def credible_region(self, level: float = 0.95) -> NDArray[np.bool_]:
+    def credible_region(self, level: float = 0.95) -> Bools:
         """The fewest cells that hold every user with probability ``level``, (n, K)."""
         order = np.argsort(-self.probability, axis=1, kind="stable")
         held = np.cumsum(np.take_along_axis(self.probability, order, 1), axis=1, dtype=np.float64)
@@ -82,7 +81,7 @@ class Posterior:
         np.put_along_axis(region, order, needed, 1)
         return region
 
-    def covers(self, true_xy: Places, level: float = 0.95) -> NDArray[np.bool_]:
+    def covers(self, true_xy: Places, level: float = 0.95) -> Bools:
         """Whether the credible region holds the truth, (n,): ``level`` of all if calibrated."""
         cells = self.grid.cell_of(np.array([true_xy[client] for client in self.clients]))
         return (cells >= 0) & self.credible_region(level)[np.arange(len(cells)), cells]
@@ -101,7 +100,7 @@ class Estimates:
     posteriors: Mapping[When, Posterior] = field(default_factory=dict, repr=False)
     candidates: Candidates | None = field(default=None, repr=False)
 
-    def errors(self, true_xy: Places) -> dict[When, Values]:
+    def errors(self, true_xy: Places) -> dict[When, Floats]:
         """Distance of every estimate from the truth, in metres, by round and for "all"."""
         return {when: placed.errors(true_xy) for when, placed in self.placed.items()}
 
@@ -147,7 +146,7 @@ class PointAttack(Attack):
     """An attack that turns one upload into one place; over rounds it takes the median."""
 
     @abstractmethod
-    def positions(self, uploads: Array, transcript: Transcript) -> Values:
+    def positions(self, uploads: Array, transcript: Transcript) -> Floats:
         """Estimates (n, 2) in metres for uploads (n, M)."""
 
     def locate(self, transcript: Transcript) -> Estimates:
@@ -161,7 +160,7 @@ class PointAttack(Attack):
 
 def medians(rounds: Iterable[Placed]) -> Placed:
     """Each user's median place over several rounds."""
-    by_client: dict[ClientId, list[Values]] = {}
+    by_client: dict[ClientId, list[Floats]] = {}
     for placed in rounds:
         for client, xy in zip(placed.clients, placed.xy, strict=True):
             by_client.setdefault(client, []).append(xy)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._kernels import candidates as kernels
-from veilmap._kernels import sparse
+from veilmap._kernels import rows as row_kernels
 from veilmap._kernels.arguments import Expected, Sites, SparseRows
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.threads import even_groups, even_parts, run_parts
 from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import Transcript
@@ -36,26 +36,16 @@ _FAINT = 1e-4
 class Candidates:
     """A grid of places, and the gains to the public base stations expected there.
 
-    Attributes
-    ----------
-    grid : Grid
-        Its cells' centres are the places; as fine as the map where that is at most 10,000.
-    altitude : float
-        Of users above ground, in metres.
-    stations : (B, 3) float
-        All public base stations, or every k-th of very many.
-    best_map : RadioMap
-        The server's best knowledge of the city, which says what users there measure.
-    bs : (B,) ids, optional
-        Of the stations, where maps have offsets for them. Which kind of device a user has is
-        not known: devices are taken to be calibrated.
-    remembered : (RadioMap, Templates), optional
-        A broadcast and the templates that answer it, see `answering`.
+    The places are the centres of ``grid``, as fine as the map where that is at most 10,000;
+    ``stations`` (B, 3) are all public base stations, or every k-th of very many, and ``bs`` their
+    ids, where maps have offsets for them. Which kind of device a user has is not known: devices
+    are taken to be calibrated. ``best_map`` is the server's best knowledge of the city, which says
+    what users there measure; ``remembered`` a broadcast and what answers it, see `answering`.
     """
 
     grid: Grid
     altitude: float
-    stations: NDArray[np.float64] = field(repr=False)
+    stations: Floats = field(repr=False)
     best_map: RadioMap = field(repr=False)
     bs: Array | None = field(default=None, repr=False)
     remembered: "tuple[RadioMap, Templates] | None" = field(default=None, repr=False)
@@ -89,29 +79,29 @@ class Candidates:
         """Whether the templates of a broadcast are kept."""
         return self.remembered is not None and self.remembered[0] is broadcast
 
-    def places(self, xy: NDArray[np.float64]) -> NDArray[np.float64]:
+    def places(self, xy: Floats) -> Floats:
         """Points on the ground lifted to the users' altitude, (n, 3)."""
         return np.column_stack([xy, np.full(len(xy), self.altitude)])
 
-    def gains(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gains(self, places: Floats) -> Floats:
         """Expected gain from every place to every station, (n, B), in dB."""
         ends = np.repeat(places, len(self.stations), axis=0)
         stations = np.tile(self.stations, (len(places), 1))
         predicted = self.best_map.predict(ends, stations).reshape(len(places), -1)
         return predicted + self._offsets(self.best_map)
 
-    def less_offsets(self, gains: NDArray[np.float64], broadcast: RadioMap) -> NDArray[np.float64]:
+    def less_offsets(self, gains: Floats, broadcast: RadioMap) -> Floats:
         """What clients leave of ``gains`` for a broadcast's laws to explain."""
         return gains - self._offsets(broadcast)
 
-    def _offsets(self, radio_map: RadioMap) -> NDArray[np.float64] | float:
+    def _offsets(self, radio_map: RadioMap) -> Floats | float:
         """What a map has learned of the stations' offsets, (B,), in dB; 0 without any."""
         if self.bs is None or not radio_map.offsets.stations:
             return 0.0
         return radio_map.offsets.of(self.bs)
 
     @cached_property
-    def gains_at_centres(self) -> NDArray[np.float64]:
+    def gains_at_centres(self) -> Floats:
         """`gains` of all candidates, (K, B)."""
         return self.gains(self.places(self.grid.centres))
 
@@ -130,23 +120,12 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Templates:
-    """Expected gradients of some candidates.
+    """Expected gradients of some candidates; real ones are near a mix of both kinds."""
 
-    Attributes
-    ----------
-    own : slice
-        Which candidates.
-    expected, shifted : (k, M) float32
-        The gradient if the best map is right, and what it adds if all gains are 1 dB higher.
-        Real gradients are near a mix of both.
-    products : (k, 3, blocks) float32
-        Sums of expected², shifted² and expected · shifted over blocks of cells.
-    """
-
-    own: slice
-    expected: NDArray[np.float32]
-    shifted: NDArray[np.float32]
-    products: NDArray[np.float32]
+    own: slice  # which candidates
+    expected: NDArray[np.float32]  # (k, M): the gradient if the best map is right,
+    shifted: NDArray[np.float32]  # and what it adds if all gains are 1 dB higher
+    products: NDArray[np.float32]  # (k, 3, blocks): sums of expected², shifted², and of both's
 
     @staticmethod
     def along(kept: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -165,18 +144,14 @@ class _SparseTemplates(Templates):
         entries = SparseRows(offsets=kept.indptr, columns=kept.indices, values=kept.data)
 
         def part(start: int, stop: int) -> None:
-            sparse.products(start=start, stop=stop, sparse=entries, rows=rows, out=result)
+            row_kernels.products(start=start, stop=stop, sparse=entries, rows=rows, out=result)
 
         run_parts(part, even_groups(kept.indptr))
         return result
 
 
 def expected_gradients(
-    broadcast: RadioMap,
-    places: NDArray[np.float64],
-    stations: NDArray[np.float64],
-    gains: NDArray[np.float64],
-    first: int = 0,
+    broadcast: RadioMap, places: Floats, stations: Floats, gains: Floats, first: int = 0
 ) -> Templates:
     """What users at ``places``, the candidates from ``first`` on, would upload before clipping.
 
@@ -199,7 +174,7 @@ def expected_gradients(
     return Templates(slice(first, first + count), expected, shifted, products)
 
 
-def block_of_cell(grid: Grid) -> NDArray[np.int64]:
+def block_of_cell(grid: Grid) -> Ints:
     """The block of five by five cells of every cell, (M,): noise hardly changes within one."""
     rows, columns = (np.arange(n) // _BLOCK_SIDE for n in grid.shape)
     return (rows[:, None] * (columns[-1] + 1) + columns).ravel()
@@ -223,10 +198,10 @@ def _without_faint(dense: NDArray[np.float32]) -> "csr_array":
     parts = even_parts(len(dense))
 
     def measure(start: int, stop: int) -> None:
-        sparse.count_large(start=start, stop=stop, rows=dense, share=_FAINT, counts=counts)
+        row_kernels.count_large(start=start, stop=stop, rows=dense, share=_FAINT, counts=counts)
 
     def take(start: int, stop: int) -> None:
-        sparse.take_large(start=start, stop=stop, rows=dense, share=_FAINT, out=large)
+        row_kernels.take_large(start=start, stop=stop, rows=dense, share=_FAINT, out=large)
 
     run_parts(measure, parts)
     offsets = offsets_of(counts)

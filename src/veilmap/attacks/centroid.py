@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilmap._util.arrays import Array
-from veilmap.attacks.base import PointAttack, Values
+from veilmap._util.arrays import Array, Floats
+from veilmap.attacks.base import PointAttack
 from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry.grid import Grid
@@ -15,15 +15,9 @@ _USERS_PER_BLOCK = 16  # what is made of so many uploads stays in the processor'
 
 @dataclass(frozen=True)
 class WeightedCentroid(PointAttack):
-    """Centre of mass of |G̃|^ν over the cells; ν = ∞ takes the largest entry's cell.
+    """Centre of mass of |G̃|^ν over the cells; ν = ∞ takes the largest entry's cell."""
 
-    Parameters
-    ----------
-    power : float
-        ν > 0; ``float("inf")`` is allowed.
-    """
-
-    power: float = 2.0
+    power: float = 2.0  # ν > 0, also infinite
 
     def __post_init__(self) -> None:
         if not self.power > 0:
@@ -34,13 +28,13 @@ class WeightedCentroid(PointAttack):
         """For tables."""
         return "centroid ν = ∞" if self.power == float("inf") else f"centroid ν = {self.power:g}"
 
-    def positions(self, uploads: Array, transcript: Transcript) -> Values:
+    def positions(self, uploads: Array, transcript: Transcript) -> Floats:
         """Estimates (n, 2) in metres for uploads (n, M); the middle of the map for zeros."""
         starts = range(0, max(1, len(uploads)), _USERS_PER_BLOCK)
         blocks = (uploads[start : start + _USERS_PER_BLOCK] for start in starts)
         return np.vstack([centroids(self._weights(block), transcript.grid) for block in blocks])
 
-    def _weights(self, uploads: Array) -> Values:
+    def _weights(self, uploads: Array) -> Floats:
         """What each cell counts, (n, M)."""
         size = np.abs(uploads.astype(np.float64))
         largest = size.max(axis=1, keepdims=True)
@@ -49,8 +43,8 @@ class WeightedCentroid(PointAttack):
         return _raised(size / np.where(largest > 0, largest, 1), self.power)
 
 
-def _raised(values: Values, power: float) -> Values:
-    """Values to a power; a whole one by squaring, which is several times faster."""
+def _raised(values: Floats, power: float) -> Floats:
+    """Floats to a power; a whole one by squaring, which is several times faster."""
     if power != int(power) or power > 64:
         return values**power
     left = int(power)
@@ -62,7 +56,7 @@ def _raised(values: Values, power: float) -> Values:
     return result
 
 
-def centroids(weights: Values, grid: Grid) -> Values:
+def centroids(weights: Floats, grid: Grid) -> Floats:
     """Centres of mass (n, 2) in metres of weights (n, M); the middle of the map for zeros."""
     total = weights.sum(axis=1, keepdims=True)
     weights = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / grid.cells)

@@ -7,7 +7,8 @@ from typing import cast
 import numpy as np
 
 from veilmap._util import checks
-from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, Values, When
+from veilmap._util.arrays import Floats
+from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
 from veilmap.attacks.candidates import Candidates
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenSum, Transcript
@@ -16,6 +17,7 @@ from veilmap.geometry.grid import Grid
 _RIDGE = 0.3  # of the rounds' mean difference: combinations that barely differ count little
 _FAINT = 0.01  # of the clip: a template with a smaller norm says nothing
 _MATCH = 0.7  # what a template explains of its user's gradient, roughly
+_Match = tuple[Floats, Floats]  # of every place with a sum, and what one user there should have
 _EMPTY = 0.1  # how probable a place is where the sum shows nobody, against an average one
 
 
@@ -26,18 +28,11 @@ class Differencing(Attack):
     How well a sum matches the template of a place is the sum over users of how well each
     one's gradient does. So matches of several rounds are linear equations for every user's
     own match, and who took part when is known. Two rounds that differ by one user give
-    that user away; rounds with the same users show only the crowd.
-
-    Parameters
-    ----------
-    altitude : float
-        Of users above ground, in metres.
-    confidence : float
-        What a match counts in the posterior, as a share of what it would if templates were
-        exact and users alike.
+    that user away; rounds with the same users show only the crowd. ``confidence`` is what a match
+    counts in the posterior, as a share of what it would if templates were exact and users alike.
     """
 
-    altitude: float = 1.5
+    altitude: float = 1.5  # of users above ground, in metres
     confidence: float = 0.25
 
     sees = frozenset({"sums"})
@@ -65,11 +60,7 @@ class Differencing(Attack):
         return Estimates(self.name, placed, posteriors)
 
     def _posterior(
-        self,
-        transcript: Transcript,
-        grid: Grid,
-        rounds: Sequence[SeenSum],
-        matches: Sequence[tuple[Values, Values]],
+        self, transcript: Transcript, grid: Grid, rounds: list[SeenSum], matches: list[_Match]
     ) -> Posterior:
         """Crowd as the prior, own match as the evidence."""
         everybody = list(dict.fromkeys(client for seen in rounds for client in seen.clients))
@@ -87,7 +78,7 @@ class Differencing(Attack):
         return Posterior(grid, clients, evidence[pattern_of].astype(np.float32))
 
 
-def _unmixed(taking_part: Values, patterns: Values, seen: Values) -> tuple[Values, Values]:
+def _unmixed(taking_part: Floats, patterns: Floats, seen: Floats) -> tuple[Floats, Floats]:
     """Each pattern's own match (·, K), and how much of it the equations can show (·,).
 
     Solves seen = taking_part · own for the part of it that differs between rounds, with a
@@ -102,7 +93,7 @@ def _unmixed(taking_part: Values, patterns: Values, seen: Values) -> tuple[Value
     return found, np.einsum("pr,rp->p", mixing, own_rounds)
 
 
-def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> tuple[Values, Values]:
+def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Match:
     """How well one round's sum matches every place, and how well one user there should, (K,).
 
     In units of what one user's match is on average, so that rounds can be compared.
@@ -119,7 +110,7 @@ def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> tuple[Values
     return of_sum / unit, own / unit
 
 
-def _log_ratio(found: Values, resolved: Values, own: Values) -> Values:
+def _log_ratio(found: Floats, resolved: Floats, own: Floats) -> Floats:
     """Log-likelihood of "the user is here" against "elsewhere", (·, K).
 
     A user at a place adds resolved · own to the match found there; what other users and
@@ -132,7 +123,7 @@ def _log_ratio(found: Values, resolved: Values, own: Values) -> Values:
     return signal * (found / scatter) - 0.5 * signal**2
 
 
-def _taking_part(rounds: Sequence[SeenSum], clients: Sequence[ClientId]) -> Values:
+def _taking_part(rounds: Sequence[SeenSum], clients: Sequence[ClientId]) -> Floats:
     """1 where a user was in a round's sum, (R, N)."""
     sets = [set(seen.clients) for seen in rounds]
     return np.array([[client in present for client in clients] for present in sets], np.float64)

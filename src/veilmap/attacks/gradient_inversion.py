@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._kernels import candidates as kernels
 from veilmap._kernels.arguments import Sites, Uploads
 from veilmap._util import checks
+from veilmap._util.arrays import Floats, Ints
 from veilmap._util.threads import even_parts, run_parts
-from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, Values, When
+from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
 from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.matched_filter import MatchedFilter
 from veilmap.attacks.plane_subtraction import noise_variances
@@ -32,31 +32,16 @@ class GradientInversion(Attack):
     A gradient is linear in its user's residuals, so for any place they can be integrated
     out exactly: the upload is normal with a covariance that depends on the place alone. The
     attack starts from the matched filter's best candidates and climbs to the continuous
-    place of greatest likelihood; over several rounds, their likelihoods multiply.
-
-    Parameters
-    ----------
-    starts : int
-        Candidates to start from, per user.
-    steps : int
-        Rounds of refinement, each with a smaller step.
-    residual_db : float
-        Spread of the residuals around what the server's best map expects: measurement noise
-        and the map's own error.
-    floor : float
-        Noise assumed in every cell, as a share of the upload's mean energy.
-    cells : int
-        How many cells of the map are looked at for each place: those that say most.
-    altitude : float
-        Of users above ground, in metres.
+    place of greatest likelihood; over several rounds, their likelihoods multiply. Residuals spread
+    around what the server's best map expects by measurement noise and the map's own error.
     """
 
-    starts: int = 30
-    steps: int = 8
-    residual_db: float = 6.0
-    floor: float = 0.03
-    cells: int = 64
-    altitude: float = 1.5
+    starts: int = 30  # candidates to start from, per user
+    steps: int = 8  # rounds of refinement, each with a smaller step
+    residual_db: float = 6.0  # spread of the residuals
+    floor: float = 0.03  # noise assumed in every cell, as a share of the upload's mean energy
+    cells: int = 64  # of the map that are looked at for each place: those that say most
+    altitude: float = 1.5  # of users above ground, in metres
 
     name = "gradient inversion"
 
@@ -124,7 +109,7 @@ class _View:
     row_of: Mapping[ClientId, int]
     uploads: Uploads
 
-    def log_evidence(self, rows: NDArray[np.int64], places: Values, gains: Values) -> Values:
+    def log_evidence(self, rows: Ints, places: Floats, gains: Floats) -> Floats:
         """How well each place explains the upload of its row; 0 for users who were away."""
         there = np.flatnonzero(rows >= 0)
         gains = self.candidates.less_offsets(gains[there], self.broadcast)
@@ -147,9 +132,9 @@ class _View:
 def _best(
     views: Sequence[_View],
     clients: Sequence[ClientId],
-    options: Values,
-    gains: Values | None = None,
-) -> tuple[Values, Values]:
+    options: Floats,
+    gains: Floats | None = None,
+) -> tuple[Floats, Floats]:
     """The option (n, o, 2) of each client with the most evidence over all views, and that."""
     candidates = views[0].candidates
     places = candidates.places(options.reshape(-1, 2))
@@ -164,7 +149,7 @@ def _best(
     return options[np.arange(len(options)), chosen], by_client.max(axis=1)
 
 
-def _peaks(posterior: Posterior, count: int) -> NDArray[np.int64]:
+def _peaks(posterior: Posterior, count: int) -> Ints:
     """The highest cells that top their neighbours, (n, count)."""
     from scipy.ndimage import maximum_filter
 

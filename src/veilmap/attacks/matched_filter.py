@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Ints
 from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
 from veilmap.attacks.candidates import Candidates, Templates, block_of_cell
 from veilmap.attacks.plane_subtraction import noise_variances
@@ -20,18 +21,12 @@ class MatchedFilter(Attack):
 
     Templates come from the broadcast map, the public base stations, and the gains that the
     server's best map expects at the candidate; they are made once a round for all users.
-    Cells count by the inverse of their noise, read off the upload itself.
-
-    Parameters
-    ----------
-    altitude : float
-        Of users above ground, in metres.
-    ways_to_differ : float
-        D: a match of score s counts D log(1 + s/2D) in the posterior. Small scores count as
-        if templates were exact; large ones only by their ratio, because no template is.
+    Cells count by the inverse of their noise, read off the upload itself. With ``ways_to_differ``
+    D a match of score s counts D log(1 + s/2D) in the posterior: small scores as if templates
+    were exact, large ones only by their ratio, because no template is.
     """
 
-    altitude: float = 1.5
+    altitude: float = 1.5  # of users above ground, in metres
     ways_to_differ: float = 5.0
 
     name = "matched filter"
@@ -76,7 +71,7 @@ def added(posteriors: list[Posterior]) -> Posterior:
     return Posterior(grid, clients, total)
 
 
-def _weights(seen: SeenRound, block_of: NDArray[np.int64]) -> NDArray[np.float32]:
+def _weights(seen: SeenRound, block_of: Ints) -> NDArray[np.float32]:
     """The inverse of the noise's variance in every block, (n, blocks)."""
     energy = np.mean(seen.uploads.astype(np.float64) ** 2, axis=1, keepdims=True)
     variances = noise_variances(seen.uploads, seen.broadcast.radio_map.grid)

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._kernels import allocation
 from veilmap._kernels.arguments import Axes
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Floats
 from veilmap.attacks.base import PointAttack
 from veilmap.attacks.centroid import centroids
 from veilmap.federation.transcript import Transcript
@@ -29,7 +28,7 @@ class PlaneInversion(PointAttack):
 
     name = "plane inversion"
 
-    def positions(self, uploads: Array, transcript: Transcript) -> NDArray[np.float64]:
+    def positions(self, uploads: Array, transcript: Transcript) -> Floats:
         """Estimates (n, 2) in metres for uploads (n, M)."""
         grid = transcript.grid
         energy = uploads.astype(np.float64) ** 2

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Floats
 from veilmap.attacks.base import PointAttack
 from veilmap.federation.transcript import Transcript
 from veilmap.geometry.grid import Grid
@@ -25,21 +24,16 @@ class PlaneSubtraction(PointAttack):
 
     What is left over is counted in units of the noise's own scatter, so that the loud end
     of the plane does not win by chance.
-
-    Parameters
-    ----------
-    smoothing : float
-        Standard deviation of the Gaussian filter, in cells.
     """
 
-    smoothing: float = 1.0
+    smoothing: float = 1.0  # standard deviation of the Gaussian filter, in cells
 
     name = "plane subtraction"
 
     def __post_init__(self) -> None:
         checks.number("smoothing", self.smoothing, least=0)
 
-    def positions(self, uploads: Array, transcript: Transcript) -> NDArray[np.float64]:
+    def positions(self, uploads: Array, transcript: Transcript) -> Floats:
         """Estimates (n, 2) in metres for uploads (n, M)."""
         from scipy.ndimage import gaussian_filter
 
@@ -53,7 +47,7 @@ class PlaneSubtraction(PointAttack):
         return grid.centres[smooth.reshape(len(uploads), -1).argmax(axis=1)]
 
 
-def noise_variances(uploads: Array, grid: Grid) -> NDArray[np.float64]:
+def noise_variances(uploads: Array, grid: Grid) -> Floats:
     """σ² of every cell, (n, M): max{0, a·c + b} fitted to the uploads' squares.
 
     An upload's energy is a plane over the map, plus a few peaks. Least squares over the cells

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats
 from veilmap.attacks.base import Attack, Estimates, Placed, When
 from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
@@ -17,12 +18,8 @@ from veilmap.geometry.grid import Grid
 class PriorOnly(Attack):
     """Everybody is in the middle of the map, or at the mean of a public prior.
 
-    No defence can make an attacker do worse than this in any way that counts.
-
-    Parameters
-    ----------
-    prior : (M,) or (rows, columns) weights of the cells, optional
-        Where people are known to be; by default anywhere alike.
+    No defence can make an attacker do worse than this in any way that counts. ``prior`` has a
+    weight for each cell, (M,) or (rows, columns): where people are known to be.
     """
 
     prior: ArrayLike | None = None
@@ -42,7 +39,7 @@ class PriorOnly(Attack):
         placed = {w: Placed(own, np.tile(guess, (len(own), 1))) for w, own in clients.items()}
         return Estimates(self.name, placed)
 
-    def guess(self, grid: Grid) -> NDArray[np.float64]:
+    def guess(self, grid: Grid) -> Floats:
         """The mean of the prior, (2,), in metres."""
         if self.prior is None:
             return grid.centres.mean(axis=0)

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Bools, Floats
 from veilmap._util.plain import to_plain
 from veilmap.attacks import (
     Attack,
@@ -53,16 +53,9 @@ class Measured:
 class Score:
     """How well one attack did in one round (from 0), or with all audited rounds together.
 
-    Attributes
-    ----------
-    rmse, median, within_95 : Measured
-        Of the distance to the truth, in metres: root mean square, 50 % circular error (which
-        is the median), 95 % circular error.
-    found : mapping from metres to Measured
-        Share of users found within a distance.
-    entropy_bits, coverage : float or None
-        Median entropy of the attacker's beliefs, and share of users inside their 95 %
-        credible regions; only of attacks that have beliefs.
+    Distances to the truth are in metres; ``median`` is the 50 % circular error, ``within_95`` the
+    95 % one, and ``found`` the share of users within some distances. Attacks that have beliefs
+    have their median entropy, and the share of users inside their 95 % credible regions.
     """
 
     attack: str
@@ -78,26 +71,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Audit:
-    """All attacks on one run.
-
-    Attributes
-    ----------
-    promise : str
-        The guarantee in words, or why there is none.
-    epsilon : float
-        NaN where there is none: for mechanisms without a guarantee, and with a seed.
-    mae_db : float
-        Of the map; NaN where no test data was at hand.
-    rounds : tuple of int
-        Those that were audited, from 0.
-    """
+    """All attacks on one run."""
 
     mechanism: Mechanism
     server_sees: str
-    promise: str
-    epsilon: float
-    mae_db: float
-    rounds: tuple[int, ...]
+    promise: str  # the guarantee in words, or why there is none
+    epsilon: float  # NaN where there is none: for mechanisms without a guarantee, and with a seed
+    mae_db: float  # of the map; NaN where no test data was at hand
+    rounds: tuple[int, ...]  # those that were audited, from 0
     scores: tuple[Score, ...]
     estimates: Mapping[str, Estimates] = field(repr=False)
     truth: Places = field(repr=False)
@@ -262,7 +243,7 @@ def _some_users(transcript: Transcript, most: int | None) -> Transcript:
     return replace(transcript, targets={everybody[i] for i in chosen})
 
 
-def _positions(truth: Truth, transcript: Transcript) -> dict[ClientId, NDArray[np.float64]]:
+def _positions(truth: Truth, transcript: Transcript) -> dict[ClientId, Floats]:
     if not isinstance(truth, Mapping):
         truth = dict(zip(truth.users.tolist(), truth.mean_positions(), strict=True))
     clients = transcript.wanted(transcript.rounds.values())
@@ -289,7 +270,7 @@ def _scores(estimates: Estimates, truth: Places) -> Iterator[Score]:
         )
 
 
-def _root_mean_square(errors: NDArray[np.float64]) -> Measured:
+def _root_mean_square(errors: Floats) -> Measured:
     """The interval is that of the mean square, by the central limit theorem."""
     squares, n = errors**2, len(errors)
     mean = float(squares.mean())
@@ -297,7 +278,7 @@ def _root_mean_square(errors: NDArray[np.float64]) -> Measured:
     return Measured(math.sqrt(mean), math.sqrt(max(mean - apart, 0)), math.sqrt(mean + apart))
 
 
-def _quantile(errors: NDArray[np.float64], share: float) -> Measured:
+def _quantile(errors: Floats, share: float) -> Measured:
     """The interval lies between the order statistics that the share could fall on."""
     ordered, n = np.sort(errors), len(errors)
     apart = _Z * math.sqrt(n * share * (1 - share))
@@ -309,7 +290,7 @@ def _quantile(errors: NDArray[np.float64], share: float) -> Measured:
     )
 
 
-def _share(hits: NDArray[np.bool_]) -> Measured:
+def _share(hits: Bools) -> Measured:
     """A share with Wilson's interval, which holds for 0 and 1 too."""
     n, share = len(hits), float(hits.mean())
     centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)

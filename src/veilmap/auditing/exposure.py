@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Floats
 from veilmap.attacks import (
     Differencing,
     GradientInversion,
@@ -37,7 +37,7 @@ from veilmap.privacy.mechanisms import (
     UploadNoise,
 )
 
-Place = NDArray[np.float64]
+Place = Floats
 
 SENT = "sent"
 NEED_TEMPLATES = (MatchedFilter.name, GradientInversion.name)
@@ -83,30 +83,18 @@ class Received:
 class Exposure:
     """One user in one round, counted from 0.
 
-    Attributes
-    ----------
-    schemes : mapping from name to Received
-        "no noise", "uniform", "aligned", and "sent": what the run's server received.
-    pending : tuple of str
-        Attacks that wait for `Witness.prepare`.
-    summed : int or None
-        Over how many users the server sees a sum; None where it sees this user's upload.
-    position : (2,) float or None
-        Where the user is; None, like what follows, where measurements are not at hand.
-    norm : float or None
-        ‖g‖ before clipping.
-    deviations : (M,) float or None
-        σ of the aligned noise.
+    ``schemes`` are "no noise", "uniform", "aligned", and "sent": what the run's server received.
+    ``position``, ``norm`` and ``deviations`` are None where measurements are not at hand.
     """
 
     user: ClientId
     round: int
     schemes: Mapping[str, Received]
-    pending: tuple[str, ...] = ()
-    summed: int | None = None
+    pending: tuple[str, ...] = ()  # attacks that wait for `Witness.prepare`
+    summed: int | None = None  # users in the sum; None where the server sees this user's upload
     position: Place | None = None
-    norm: float | None = None
-    deviations: NDArray[np.float64] | None = field(default=None, repr=False)
+    norm: float | None = None  # ‖g‖ before clipping
+    deviations: Floats | None = field(default=None, repr=False)  # σ of the aligned noise, (M,)
 
     def error(self, scheme: str, attack: str) -> float | None:
         """Metres between an attack's estimate and the truth, where it is known."""
@@ -235,7 +223,7 @@ class Witness:
 
     def _compute_gradients(
         self, number: int, users: tuple[ClientId, ...]
-    ) -> tuple[LocalGradients, NDArray[np.float64]]:
+    ) -> tuple[LocalGradients, Floats]:
         """Gradients before clipping in answer to a round's broadcast, and where users are."""
         assert self.data is not None
         links = self.data.links.of_users(np.isin(self.data.users, users))
@@ -249,7 +237,7 @@ class Witness:
 
     def _protected(
         self, number: int, users: tuple[ClientId, ...], draws: list[noise.Draw], knobs: Knobs
-    ) -> dict[str, NDArray[np.float64]]:
+    ) -> dict[str, Floats]:
         """What users would send under every scheme, (n, M)."""
         raw, positions = self._gradients(number, users)
         return {
@@ -285,12 +273,10 @@ class Witness:
         self, number: int, upload: NDArray[np.float32], links: int, mechanism: Mechanism
     ) -> Transcript:
         """A transcript of nothing but one upload."""
-        broadcast, propagation = self._seen(number).broadcast, np.zeros((1, 0))
-        seen = SeenRound(broadcast, ("user",), upload[None], propagation, np.array([links]))
-        return replace(
-            self.transcript, rounds={number: seen}, server_sees="uploads",
-            mechanism=mechanism,
-        )  # fmt: skip
+        broadcast, theta = self._seen(number).broadcast, np.zeros((1, 0))
+        seen = SeenRound(broadcast, ("user",), upload[None], theta, np.array([links]))
+        alone = replace(self.transcript, rounds={number: seen}, mechanism=mechanism)
+        return replace(alone, server_sees="uploads")
 
     def _unmix(
         self, number: int, heights: bytes, clients: tuple[ClientId, ...], mechanism: Mechanism
@@ -298,11 +284,9 @@ class Witness:
         """Where the attack on sums places each of a round's users."""
         broadcast, values = self._seen(number).broadcast, np.frombuffer(heights)
         seen = SeenSum(broadcast, clients, values, np.zeros(0), 0)
-        transcript = replace(
-            self.transcript, rounds={number: seen}, server_sees="sums",
-            mechanism=mechanism,
-        )  # fmt: skip
-        placed = Differencing().locate(transcript, self._prepared[number]).placed[number]
+        alone = replace(self.transcript, rounds={number: seen}, mechanism=mechanism)
+        summed = replace(alone, server_sees="sums")
+        placed = Differencing().locate(summed, self._prepared[number]).placed[number]
         return dict(zip(placed.clients, placed.xy, strict=True))
 
     def _mechanism(self, scheme: str, knobs: Knobs) -> Mechanism:
@@ -320,8 +304,8 @@ class Witness:
 class _Drawn(noise.Draw):
     """A source of noise that has been asked before."""
 
-    values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), repr=False)
+    values: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
 
-    def add_noise(self, values: NDArray[np.float64], variances: NDArray[np.float64]) -> None:
+    def add_noise(self, values: Floats, variances: Floats) -> None:
         """Every cell has its own number, whatever the others' variances."""
         values += np.sqrt(variances) * self.values

@@ -8,14 +8,15 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, SupportsFloat
 
 import numpy as np
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats
 from veilmap.errors import ConfigurationError
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Picture, Values
+from veilmap.figures.content import Picture
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import DEFAULT, Trial, looked_at
 from veilmap.privacy.mechanisms import Mechanism
@@ -31,7 +32,7 @@ class Spread:
     digits: int = 1
 
     @classmethod
-    def of(cls, values: Iterable[float], digits: int = 1) -> "Spread":
+    def of(cls, values: Iterable[SupportsFloat], digits: int = 1) -> "Spread":
         """From any numbers."""
         return cls(tuple(float(value) for value in values), digits)
 
@@ -62,9 +63,19 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
 
+    @classmethod
+    def by_name(
+        cls, title: str, columns: tuple[str, ...], rows: Mapping[str, Iterable[Cell]]
+    ) -> "Table":
+        """A table whose rows begin with their names."""
+        return cls(title, columns, tuple((name, *cells) for name, cells in rows.items()))
+
     def text(self) -> list[list[str]]:
         """The rows as they are shown."""
-        return [[_shown(cell) for cell in row] for row in self.rows]
+        return [
+            [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
+            for row in self.rows
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -89,6 +100,10 @@ class Finding:
         return "holds" if self.holds else "does not hold"
 
 
+Tables = tuple[Table, ...]
+Findings = tuple[Finding, ...]
+
+
 @dataclass(frozen=True)
 class Result:
     """All that one experiment gives."""
@@ -96,9 +111,9 @@ class Result:
     name: str
     title: str
     shows: str
-    tables: tuple[Table, ...] = ()
+    tables: Tables = ()
     pictures: tuple[Picture, ...] = field(default=(), repr=False)
-    findings: tuple[Finding, ...] = ()
+    findings: Findings = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -112,10 +127,6 @@ class Result:
         }
 
 
-def _shown(cell: Cell) -> str:
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-
-
 def _plain(cell: Cell) -> Any:
     if isinstance(cell, Spread):
         deviation = None if math.isnan(cell.deviation) else cell.deviation
@@ -127,26 +138,26 @@ def _plain(cell: Cell) -> Any:
 class Experiment(ABC):
     """One table, figure or theorem of the paper.
 
-    Parameters
-    ----------
-    seeds : tuple of int
-        Cities, each with its own users, measurements and noise. Tables give mean ± sample
-        deviation over them; pictures of a single user take the first.
-    rounds, users : int
-        Of every training.
+    It has the name of its file; the first line of its docstring is its title, the rest says what
+    it shows. Tables give mean ± sample deviation over seeds, pictures of a single user take the
+    first.
     """
 
-    seeds: tuple[int, ...] = (0, 1, 2)
-    rounds: int = 200
+    seeds: tuple[int, ...] = (0, 1, 2)  # cities, each with its own users, measurements and noise
+    rounds: int = 200  # of every training, like users
     users: int = 100
 
     name: ClassVar[str]
-    order: ClassVar[int]
-    """Where it stands among the others."""
     title: ClassVar[str]
     shows: ClassVar[str]
-    small: ClassVar[Mapping[str, Any]] = {}
-    """Settings of its quick version, beside seeds, rounds and users."""
+    order: ClassVar[int]  # where it stands among the others
+    small: ClassVar[Mapping[str, Any]]  # settings of its quick version beside those above
+
+    def __init_subclass__(cls, *, order: int, small: Mapping[str, Any] | None = None) -> None:
+        cls.name = cls.__module__.rpartition(".")[2].replace("_", "-")
+        cls.title, _, shows = (cls.__doc__ or "").partition(".\n")
+        cls.shows = " ".join(shows.split())
+        cls.order, cls.small = order, small or {}
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
@@ -179,7 +190,7 @@ class Experiment(ABC):
 
     def stacked(
         self, outcomes: Outcomes, what: str, mechanism: Mechanism, step: StepRule = DEFAULT
-    ) -> Values:
+    ) -> Floats:
         """One array of all seeds' trials, (seeds, …)."""
         return np.array([outcomes[self.trial(seed, mechanism, step)][what] for seed in self.seeds])
 
@@ -188,16 +199,7 @@ class Experiment(ABC):
         return int(np.argmin(np.abs(np.array(looked_at(self.rounds)) - number)))
 
     def made(
-        self,
-        *,
-        tables: tuple[Table, ...] = (),
-        pictures: tuple[Picture, ...] = (),
-        findings: tuple[Finding, ...] = (),
+        self, *, tables: Tables = (), pictures: tuple[Picture, ...] = (), findings: Findings = ()
     ) -> Result:
         """A result under this experiment's name."""
         return Result(self.name, self.title, self.shows, tables, pictures, findings)
-
-
-def power_name(power: float) -> str:
-    """ν as people write it."""
-    return "ν = ∞" if power == float("inf") else f"ν = {power:g}"

@@ -21,17 +21,10 @@ _WORKERS = dict.fromkeys(
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """What is asked for, and what of it is already there.
-
-    Attributes
-    ----------
-    done : mapping from task to outcome
-    left : tuple of tasks
-        Longest first, so that no worker ends up alone with a long one.
-    """
+    """What is asked for, and what of it is already there."""
 
     done: dict[Task, Outcome]
-    left: tuple[Task, ...]
+    left: tuple[Task, ...]  # longest first, so that no worker ends up alone with a long one
 
     @classmethod
     def of(cls, tasks: Iterable[Task], store: Store) -> "TaskPlan":

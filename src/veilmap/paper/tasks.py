@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,9 @@ _LIBRARIES = ("numpy", "numba", "scipy", "shapely")
 class Task(ABC):
     """A frozen dataclass whose fields decide its outcome."""
 
+    about: ClassVar[str] = ""
+    """The label, with fields as {self.field}; by default the name of the class."""
+
     @abstractmethod
     def run(self) -> Outcome:
         """Do the work; the same settings always give the same arrays."""
@@ -42,7 +45,7 @@ class Task(ABC):
     @property
     def label(self) -> str:
         """A few words for the progress bar."""
-        return type(self).__name__
+        return (self.about or type(self).__name__).format(self=self)
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Bools, Floats, Ints
 from veilmap.data.links import Links
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
 from veilmap.model.gradients import gradients_of
 from veilmap.model.radio_map import RadioMap
-
-Values = NDArray[np.float64]
 
 # One step of a ray in rows and columns: the eight directions of a compass.
 _COMPASS = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row or column]
@@ -35,21 +34,11 @@ _COMPASS = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The bias–variance decomposition of the centroid attacker's error.
+    """The bias–variance decomposition of the centroid attacker's error."""
 
-    Attributes
-    ----------
-    bias : (2,) float
-        Δ_g: centroid of the gradient's energy minus the true position, in metres.
-    noise : (2,) float
-        Δ_n: the same for the noise.
-    limit : float
-        ‖Δ_g + μ Δ_n‖² / (1 + μ)² in m²: the squared error as the grid grows finer.
-    """
-
-    bias: Values
-    noise: Values
-    limit: float
+    bias: Floats  # Δ_g (2,): centroid of the gradient's energy minus the true position, in metres
+    noise: Floats  # Δ_n (2,): the same for the noise
+    limit: float  # ‖Δ_g + μ Δ_n‖² / (1 + μ)² in m²: the squared error as the grid grows finer
 
 
 def localization_limit(
@@ -102,7 +91,7 @@ def spatial_variance(gradient: ArrayLike, variances: ArrayLike) -> float:
 
 def _energies(
     gradient: ArrayLike, variances: ArrayLike, grid: Grid, user_xy: ArrayLike
-) -> tuple[Values, Values, Values]:
+) -> tuple[Floats, Floats, Floats]:
     energy = checks.floats("gradient", gradient) ** 2
     noise = checks.floats("variances", variances)
     if energy.shape != (grid.cells,) or noise.shape != (grid.cells,):
@@ -118,7 +107,7 @@ def _energies(
     return energy, noise, checks.points("user_xy", user_xy, columns=2)
 
 
-def _centroid(weights: Values, grid: Grid) -> Values:
+def _centroid(weights: Floats, grid: Grid) -> Floats:
     return weights @ grid.centres / weights.sum()
 
 
@@ -131,22 +120,14 @@ def expected_energy(
     user_xyz: ArrayLike,
     bs_xyz: ArrayLike,
     noise_db: float,
-) -> Values:
+) -> Floats:
     """E{G_m²} of one user over the measurement noise, exactly: (M,), in (dB²/m)².
 
     A gradient is linear in the residuals r = y − γ: with s_jm = ∂γ_j/∂h_m,
     G_m = −(2/J) Σ_j r_j s_jm, so that E{G_m²} = (4/J²) [(Σ_j E{r_j} s_jm)² + σ² Σ_j s_jm²].
 
-    Parameters
-    ----------
-    radio_map : RadioMap
-        The map as it is believed, h and θ.
-    true_gain_db : (J,)
-        What the links show without noise, γ(p; h*).
-    user_xyz, bs_xyz : (J, 3)
-        One end may be a single point.
-    noise_db : float
-        σ of the measurements.
+    ``radio_map`` is the map as it is believed, h and θ; ``true_gain_db`` (J,) is what the links
+    show without noise, γ(p; h*); of their ends (J, 3) one may be a single point; σ is ``noise_db``.
     """
     user, bs = paired(user_xyz, bs_xyz)
     truth = checks.floats("true_gain_db", true_gain_db)
@@ -163,22 +144,23 @@ def expected_energy(
     return 4 / len(user) ** 2 * (systematic**2 + noise**2 * np.sum(slopes**2, axis=0))
 
 
-def rays(grid: Grid, xy: ArrayLike) -> list[NDArray[np.int64]]:
+def rays(grid: Grid, xy: ArrayLike) -> list[Ints]:
     """Cells c_m = c_0 + mδ from the cell of a point to the edge, in eight directions."""
     start = int(grid.cell_of(xy))
     if start < 0:
         raise ConfigurationError(f"the point {xy!r} is not on the grid", "xy")
     rows, columns = grid.shape
     row, column = divmod(start, columns)
+    steps = np.arange(max(rows, columns))
     found = []
-    for down, right in _COMPASS:
-        reach = min(_steps(row, down, rows), _steps(column, right, columns))
-        steps = np.arange(reach + 1)
-        found.append((row + down * steps) * columns + column + right * steps)
+    for up, right in _COMPASS:
+        r, c = row + up * steps, column + right * steps
+        inside = (r >= 0) & (r < rows) & (c >= 0) & (c < columns)
+        found.append((r * columns + c)[inside])
     return found
 
 
-def rises(energy: ArrayLike, least: float = 0.0) -> NDArray[np.bool_]:
+def rises(energy: ArrayLike, least: float = 0.0) -> Bools:
     """Where E{G²} along a ray is larger than one cell nearer, against the theorem.
 
     (n − 1,); steps between cells that both hold less than ``least`` do not count.
@@ -186,13 +168,6 @@ def rises(energy: ArrayLike, least: float = 0.0) -> NDArray[np.bool_]:
     values = checks.floats("energy", energy)
     nearer, farther = values[:-1], values[1:]
     return (farther > nearer * (1 + 1e-9)) & (np.maximum(nearer, farther) > least)
-
-
-def _steps(position: int, direction: int, size: int) -> int:
-    """Steps of ``direction`` from ``position`` until the last of ``size`` places."""
-    if direction == 0:
-        return size - 1
-    return size - 1 - position if direction > 0 else position
 
 
 # ---- what noise and clipping do to training
@@ -204,30 +179,15 @@ class DescentBound:
 
     In expectation a step of h changes the loss by at most −κ_h‖g‖² + κ_0, a step of θ by at
     most −κ_θ‖∇F(θ)‖².
-
-    Parameters
-    ----------
-    smoothness : float
-        L: the gradient's Lipschitz constant.
-    dissimilarity : float
-        B ≥ 1: Σ w_i‖g_i‖² ≤ B²‖g‖².
-    heterogeneity : float
-        J̃ = Σ w_i².
-    noise_budget : float
-        μ.
-    clip : float
-        C.
-    heights_rate, propagation_rate : float
-        η_h, η_θ.
     """
 
-    smoothness: float
-    dissimilarity: float
-    heterogeneity: float
-    noise_budget: float
-    clip: float
-    heights_rate: float
-    propagation_rate: float
+    smoothness: float  # L: the gradient's Lipschitz constant
+    dissimilarity: float  # B ≥ 1: Σ w_i‖g_i‖² ≤ B²‖g‖²
+    heterogeneity: float  # J̃ = Σ w_i²
+    noise_budget: float  # μ
+    clip: float  # C
+    heights_rate: float  # η_h
+    propagation_rate: float  # η_θ
 
     def __post_init__(self) -> None:
         for name in ("smoothness", "clip", "heights_rate", "propagation_rate"):
@@ -327,7 +287,7 @@ def dissimilarity(gradients: ArrayLike, counts: ArrayLike) -> float:
 
 
 def largest_curvature(
-    gradient: Callable[[Values], Values],
+    gradient: Callable[[Floats], Floats],
     point: ArrayLike,
     *,
     iterations: int = 40,
@@ -351,7 +311,7 @@ def largest_curvature(
     return curvature
 
 
-def _weights(counts: ArrayLike) -> Values:
+def _weights(counts: ArrayLike) -> Floats:
     values = checks.floats("counts", counts)
     if values.ndim != 1 or not (values > 0).all():
         raise ConfigurationError("counts must be positive numbers, one for each user", "counts")

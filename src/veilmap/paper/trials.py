@@ -5,13 +5,13 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from veilmap._util.arrays import Floats
 from veilmap.attacks import GradientInversion, MatchedFilter, WeightedCentroid
 from veilmap.attacks.base import When
 from veilmap.auditing.audit import audit
 from veilmap.data.measurements import Measurements
 from veilmap.federation import Model, NoiseAwareStep, PlainDescent, Recording, Run, train
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Values
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
@@ -32,6 +32,11 @@ DEFAULT = NoiseAwareStep()
 
 STEPS: dict[str, StepRule] = {"as written": AS_WRITTEN, "floor 0": FLOOR_0, "default": DEFAULT}
 """As the paper writes it; its heights (h ≥ 0) with our step; all ours."""
+
+
+def power_name(power: float) -> str:
+    """ν as people write it."""
+    return "ν = ∞" if power == INF else f"ν = {power:g}"
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,8 @@ class City:
         return self.scene.measure(users=200, seed=2 * self.seed + 1)
 
 
-@lru_cache(maxsize=8)
-def city(seed: int, users: int) -> City:
-    """The city of a seed; the last ones are kept."""
-    return City(seed, users)
+city = lru_cache(maxsize=8)(City)
+"""The city of a seed; the last ones are kept."""
 
 
 def looked_at(rounds: int) -> tuple[int, ...]:
@@ -70,30 +73,27 @@ def looked_at(rounds: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Trial(Task):
-    """Train on one city under one mechanism.
-
-    Its outcome: ``rounds`` (R,) counted from 1; ``mae`` (R,) in dB of the map users received
-    in that round, in the last round of the map that came out; ``rmse`` (powers, R) of
-    centroid attackers in metres.
-    """
+class Training(Task):
+    """A task that trains on one city under one mechanism."""
 
     seed: int
     mechanism: Mechanism
     step: StepRule
     rounds: int = 200
     users: int = 100
-    powers: tuple[float, ...] = POWERS
 
-    def run(self) -> Outcome:
-        """Train and attack."""
-        looks = looked_at(self.rounds)
-        trained = _trained(self, looks)
-        rmse = [centroid_rmse(trained, power, self.users, self.seed) for power in self.powers]
-        received = [trained.transcript.uploads(n - 1).broadcast.radio_map for n in looks]
-        unseen = city(self.seed, self.users).unseen
-        mae = [mean_absolute_error(m, unseen) for m in (*received[:-1], trained.radio_map)]
-        return {"rounds": np.array(looks), "mae": np.array(mae), "rmse": np.array(rmse)}
+    def trained(self, kept: tuple[int, ...]) -> Run:
+        """The training, with uploads of some rounds, counted from 1."""
+        own = city(self.seed, self.users)
+        return train(
+            own.data,
+            own.scene.grid,
+            mechanism=self.mechanism,
+            rounds=self.rounds,
+            seed=self.seed,
+            model=Model(step=self.step),
+            recording=Recording(keep_uploads={number - 1 for number in kept}),
+        )
 
     @property
     def weight(self) -> float:
@@ -102,68 +102,81 @@ class Trial(Task):
         return 1 + 3e-4 * self.rounds * self.users * noisy
 
     @property
-    def label(self) -> str:
-        """The mechanism and the city."""
-        return f"{_named(self.mechanism)}, city {self.seed}"
+    def noise(self) -> str:
+        """The mechanism in a few words."""
+        budget = getattr(self.mechanism, "noise_budget", None)
+        return self.mechanism.name + ("" if budget is None else f" μ = {budget:g}")
 
 
 @dataclass(frozen=True)
-class Audited(Task):
-    """Train, then attack with all we have on single uploads.
+class Trial(Training):
+    """The map's error and the centroid attackers' in some rounds.
 
-    Its outcome: ``mae``, ``centroid`` (median error of ν = 2 by audited round), ``strongest``
-    (median error of the best attack by audited round, and of all together), in dB and metres.
+    Its outcome: ``rounds`` (R,) counted from 1; ``mae`` (R,) in dB of the map users received
+    in that round, in the last round of the map that came out; ``rmse`` (powers, R) of
+    centroid attackers in metres.
     """
 
-    seed: int
-    mechanism: Mechanism
-    step: StepRule
-    audited: tuple[int, ...]
-    rounds: int = 200
-    users: int = 100
+    powers: tuple[float, ...] = POWERS
+
+    about = "{self.noise}, city {self.seed}"
+
+    def run(self) -> Outcome:
+        """Train and attack."""
+        looks = looked_at(self.rounds)
+        trained = self.trained(looks)
+        received = [trained.transcript.uploads(n - 1).broadcast.radio_map for n in looks]
+        unseen = city(self.seed, self.users).unseen
+        mae = [mean_absolute_error(m, unseen) for m in (*received[:-1], trained.radio_map)]
+        rmse = np.array([self._rmse(trained, power) for power in self.powers])
+        return {"rounds": np.array(looks), "mae": np.array(mae), "rmse": rmse}
+
+    def _rmse(self, run: Run, power: float) -> Floats:
+        """RMSE in metres of a centroid attacker in each kept round, (R,)."""
+        data = city(self.seed, self.users).data
+        truth = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))
+        errors = WeightedCentroid(power).locate(run.transcript).errors(truth)
+        return np.array([np.sqrt(np.mean(errors[n] ** 2)) for n in sorted(run.transcript.rounds)])
+
+
+@dataclass(frozen=True)
+class Audited(Training):
+    """What attackers who know the defence find in the audited rounds.
+
+    Its outcome: ``strongest``, the median error in metres of the best attack by audited round, and
+    of all together.
+    """
+
+    audited: tuple[int, ...] = (1,)
+
+    about = "audit of {self.noise}, city {self.seed}"
 
     def run(self) -> Outcome:
         """Train and audit."""
-        trained = _trained(self, self.audited)
-        own = city(self.seed, self.users)
-        attacks = [WeightedCentroid(2), MatchedFilter(), GradientInversion()]
-        found = audit(trained, own.data, attacks=attacks, test=own.unseen)
+        trained = self.trained(self.audited)
+        attacks = [MatchedFilter(), GradientInversion()]
+        found = audit(trained, city(self.seed, self.users).data, attacks=attacks)
         whens: list[When] = [*(n - 1 for n in self.audited), "all"]
-        centroid, *informed = (
-            [found.score(attack.name, when).median.value for when in whens] for attack in attacks
-        )
-        return {
-            "mae": np.array(found.mae_db),
-            "centroid": np.array(centroid),
-            "strongest": np.min(informed, axis=0),
-        }
+        medians = [[found.score(own.name, when).median.value for when in whens] for own in attacks]
+        return {"strongest": np.min(medians, axis=0)}
 
     @property
     def weight(self) -> float:
         """Training and about 5 s a round for 100 users."""
-        trial = Trial(self.seed, self.mechanism, self.step, self.rounds, self.users)
-        return trial.weight + 0.05 * self.users * len(self.audited)
-
-    @property
-    def label(self) -> str:
-        """The mechanism and the city."""
-        return f"audit of {_named(self.mechanism)}, city {self.seed}"
+        return super().weight + 0.05 * self.users * len(self.audited)
 
 
 @dataclass(frozen=True)
-class Snapshot(Task):
-    """The map that users receive in one round of training without noise."""
+class Snapshot(Training):
+    """The map that users receive in one round, counted from 1."""
 
-    seed: int
-    step: StepRule
-    at: int
-    rounds: int = 200
-    users: int = 100
+    at: int = 1
+
+    about = "map of round {self.at}, city {self.seed}"
 
     def run(self) -> Outcome:
         """Train up to that round."""
-        trained = _trained(self._trial, (self.at,))
-        received = trained.transcript.uploads(self.at - 1).broadcast.radio_map
+        received = self.trained((self.at,)).transcript.uploads(self.at - 1).broadcast.radio_map
         return {
             "heights": received.heights,
             "theta": received.propagation.as_array(),
@@ -175,43 +188,3 @@ class Snapshot(Task):
         grid = city(self.seed, self.users).scene.grid
         theta = Propagation.from_array(outcome["theta"])
         return RadioMap(grid, outcome["heights"], theta, float(outcome["sharpness"]))
-
-    @property
-    def weight(self) -> float:
-        """Training without noise."""
-        return self._trial.weight
-
-    @property
-    def _trial(self) -> Trial:
-        return Trial(self.seed, NoNoise(), self.step, self.rounds, self.users)
-
-    @property
-    def label(self) -> str:
-        """The city and the round."""
-        return f"map of round {self.at}, city {self.seed}"
-
-
-def centroid_rmse(run: Run, power: float, users: int, seed: int) -> Values:
-    """RMSE in metres of a centroid attacker in each kept round, (R,)."""
-    data = city(seed, users).data
-    truth = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))
-    errors = WeightedCentroid(power).locate(run.transcript).errors(truth)
-    return np.array([np.sqrt(np.mean(errors[n] ** 2)) for n in sorted(run.transcript.rounds)])
-
-
-def _trained(task: Trial | Audited, kept: tuple[int, ...]) -> Run:
-    own = city(task.seed, task.users)
-    return train(
-        own.data,
-        own.scene.grid,
-        mechanism=task.mechanism,
-        rounds=task.rounds,
-        seed=task.seed,
-        model=Model(step=task.step),
-        recording=Recording(keep_uploads={number - 1 for number in kept}),
-    )
-
-
-def _named(mechanism: Mechanism) -> str:
-    budget = getattr(mechanism, "noise_budget", None)
-    return mechanism.name if budget is None else f"{mechanism.name} μ = {budget:g}"

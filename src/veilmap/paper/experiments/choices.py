@@ -1,7 +1,6 @@
 """What the paper leaves open, and what other choices give."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from veilmap.federation.steps import StepRule
 from veilmap.model.gradients import local_gradients
 from veilmap.model.radio_map import RadioMap
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
+from veilmap.paper.experiment import Cell, Experiment, Finding, Outcomes, Result, Spread, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import AS_WRITTEN, DEFAULT, POWERS, city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise
@@ -20,6 +19,8 @@ from veilmap.privacy.mechanisms.aligned import unit_free
 
 _NU = POWERS.index(2.0)
 _DEAD = 1e-12  # a largest gradient below this moves nothing
+_BUDGET = 10.0  # μ of the noise that is allocated
+_SHARPNESSES = 1.0, 0.2  # as the paper writes it, and soft
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,6 @@ class Leaning(Task):
     seed: int
     tradeoff: float
     raw: bool
-    budget: float
     users: int
 
     def run(self) -> Outcome:
@@ -61,12 +61,12 @@ class Leaning(Task):
         kappa = GeometryAligned(tradeoff=self.tradeoff).variance_weight(grid.cells)
         if self.raw:
             # P − ρV in m² and gradient⁴, divided by L² and with V = m̄² · (V/m̄²).
-            mean = (1 + self.budget) * energies.mean() / grid.cells
+            mean = (1 + _BUDGET) * energies.mean() / grid.cells
             side = max(grid.extent[1] - grid.extent[0], grid.extent[3] - grid.extent[2])
             kappa = self.tradeoff * mean**2 / side**2 * (3 - 2 / grid.cells)
         x, y, unit = unit_free(grid, places)
         variances = np.zeros_like(clipped)
-        shape = NoiseShape(budget=self.budget, kappa=kappa, axes=Axes(x=x, y=y))
+        shape = NoiseShape(budget=_BUDGET, kappa=kappa, axes=Axes(x=x, y=y))
         allocation.aligned_variances(
             start=0, stop=len(clipped), gradients=clipped, energies=energies, positions=unit,
             shape=shape, variances=variances,
@@ -80,8 +80,12 @@ class Leaning(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices(Experiment):
-    """Starting height, floor, step rule, units of ρ."""
+class Choices(Experiment, order=12, small={"starts": (4.0,), "floors": (-8.0,), "rates": (1e3,)}):
+    """What the paper leaves open.
+
+    Trainings without noise that differ in one choice each, and noise allocated with ρ in other
+    units: the paper does not say, or says what cannot be trained.
+    """
 
     starts: tuple[float, ...] = (0.0, 4.0, 10.0, 50.0)
     highest: float = 130.0
@@ -89,56 +93,36 @@ class Choices(Experiment):
     rates: tuple[float, ...] = (10.0, 100.0, 1000.0, 10000.0)
     tradeoffs: tuple[float, ...] = (1.0, 10.0, 50.0, 100.0)
 
-    name = "choices"
-    order = 12
-    title = "What the paper leaves open"
-    shows = (
-        "Trainings without noise that differ in one choice each, and noise allocated with ρ in"
-        " other units: the paper does not say, or says what cannot be trained."
-    )
-
-    small: ClassVar = {"starts": (4.0,), "floors": (-8.0,), "rates": (1e3,)}
-
     def tasks(self) -> list[Task]:
         """A training for each choice, and small things."""
-        steps = (*self._starts.values(), *self._floors.values(), *self._rates.values())
+        steps = [step for own in self._steps for step in own.values()]
         tasks = [task for step in steps for task in self.trials([NoNoise()], step)]
+        heights, users = (*self.starts, self.highest), self.users
         for seed in self.seeds:
+            tasks += [Start(seed, h, s, users) for h in heights for s in _SHARPNESSES]
             tasks += [
-                self._start(seed, h, s) for h in (*self.starts, self.highest) for s in (1.0, 0.2)
-            ]
-            tasks += [
-                self._leaning(seed, rho, raw) for rho in self.tradeoffs for raw in (True, False)
+                Leaning(seed, rho, raw, users) for rho in self.tradeoffs for raw in (True, False)
             ]
         return tasks
 
     @property
-    def _starts(self) -> dict[float, StepRule]:
-        return {height: NoiseAwareStep(start_height=height) for height in self.starts}
-
-    @property
-    def _floors(self) -> dict[float, StepRule]:
-        return {floor: NoiseAwareStep(floor=floor) for floor in self.floors}
-
-    @property
-    def _rates(self) -> dict[float, StepRule]:
-        return {rate: PlainDescent(heights_rate=rate) for rate in self.rates}
-
-    def _start(self, seed: int, height: float, sharpness: float) -> Start:
-        return Start(seed, height, sharpness, self.users)
-
-    def _leaning(self, seed: int, tradeoff: float, raw: bool) -> Leaning:
-        return Leaning(seed, tradeoff, raw, 10.0, self.users)
+    def _steps(self) -> tuple[dict[float, StepRule], ...]:
+        """Step rules by starting height, by floor, and plain ones by rate."""
+        return (
+            {height: NoiseAwareStep(start_height=height) for height in self.starts},
+            {floor: NoiseAwareStep(floor=floor) for floor in self.floors},
+            {rate: PlainDescent(heights_rate=rate) for rate in self.rates},
+        )
 
     def result(self, outcomes: Outcomes) -> Result:
         """A table for each open point."""
+        _, floors, rates = self._steps
+        plain = "Plain descent, h ≥ 0, start 4 m"
         return self.made(
             tables=(
                 self._start_table(outcomes),
-                self._training_table("Floor of the heights", "floor (m)", self._floors, outcomes),
-                self._training_table(
-                    "Plain descent, h ≥ 0, start 4 m", "η_h (m²/dB²)", self._rates, outcomes
-                ),
+                self._training_table("Floor of the heights", "floor (m)", floors, outcomes),
+                self._training_table(plain, "η_h (m²/dB²)", rates, outcomes),
                 self._unit_table(outcomes),
             ),
             findings=self._findings(outcomes),
@@ -148,21 +132,24 @@ class Choices(Experiment):
         return Spread.of(self.stacked(outcomes, "mae", NoNoise(), step)[:, -1], digits=2)
 
     def _largest(self, outcomes: Outcomes, height: float, sharpness: float) -> float:
-        return max(
-            float(outcomes[self._start(seed, height, sharpness)]["largest"]) for seed in self.seeds
-        )
+        starts = [Start(seed, height, sharpness, self.users) for seed in self.seeds]
+        return max(float(outcomes[start]["largest"]) for start in starts)
+
+    def _errors(self, outcomes: Outcomes, tradeoff: float, raw: bool) -> Spread:
+        leanings = [Leaning(seed, tradeoff, raw, self.users) for seed in self.seeds]
+        return Spread.of(outcomes[leaning]["error"] for leaning in leanings)
 
     def _start_table(self, outcomes: Outcomes) -> Table:
-        rows: list[Row] = []
+        rows: dict[str, tuple[Cell, ...]] = {}
         for height in (*self.starts, self.highest):
-            norms = [self._largest(outcomes, height, sharpness) for sharpness in (1.0, 0.2)]
+            norms = [self._largest(outcomes, height, sharpness) for sharpness in _SHARPNESSES]
             shown = [f"{norm:.1e}" if norm >= _DEAD else f"{norm:.0e}: dead" for norm in norms]
-            step = self._starts.get(height)
+            step = self._steps[0].get(height)
             mae = self._mae(outcomes, step) if step else "not tried"
-            rows.append((f"{height:g}", *shown, mae))
+            rows[f"{height:g}"] = (*shown, mae)
         columns = ("start (m)", "largest ‖g‖, as written", "largest ‖g‖, soft", "MAE, soft (dB)")
         title = "Starting height: is there a gradient, and what does our step make of it"
-        return Table(title, columns, tuple(rows))
+        return Table.by_name(title, columns, rows)
 
     def _training_table(
         self, title: str, column: str, steps: dict[float, StepRule], outcomes: Outcomes
@@ -176,25 +163,20 @@ class Choices(Experiment):
         return Table(title, columns, tuple(rows))
 
     def _unit_table(self, outcomes: Outcomes) -> Table:
-        rows: list[Row] = []
-        for rho in self.tradeoffs:
-            errors = [
-                [float(outcomes[self._leaning(seed, rho, raw)]["error"]) for seed in self.seeds]
-                for raw in (True, False)
-            ]
-            rows.append((f"{rho:g}", *(Spread.of(own) for own in errors)))
+        rows = {
+            f"{rho:g}": [self._errors(outcomes, rho, raw) for raw in (True, False)]
+            for rho in self.tradeoffs
+        }
         columns = ("ρ", "raw units: √P (m)", "unit-free: √P (m)")
-        return Table("Units of ρ: P in m², V in gradient⁴, μ = 10", columns, tuple(rows))
+        title = f"Units of ρ: P in m², V in gradient⁴, μ = {_BUDGET:g}"
+        return Table.by_name(title, columns, rows)
 
     def _findings(self, outcomes: Outcomes) -> tuple[Finding, ...]:
         norm = self._largest(outcomes, self.highest, 1.0)
-        plain = {rate: self._mae(outcomes, step).mean for rate, step in self._rates.items()}
+        plain = {rate: self._mae(outcomes, step).mean for rate, step in self._steps[2].items()}
         best = min(plain, key=lambda rate: plain[rate])
         ours = self._mae(outcomes, DEFAULT).mean
-        raw = [
-            float(np.mean([outcomes[self._leaning(s, rho, True)]["error"] for s in self.seeds]))
-            for rho in self.tradeoffs
-        ]
+        raw = [self._errors(outcomes, rho, raw=True).mean for rho in self.tradeoffs]
         return (
             Finding(
                 f"Training can start from h = H_max = {self.highest:g} m, as the paper writes.",

@@ -1,18 +1,18 @@
 """The convergence lemma and its corollary, held against runs."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Bools, Floats
 from veilmap.data.links import Links
-from veilmap.figures.content import Curves, Line, Panel, Values
+from veilmap.figures.content import Curves, Line, Panel
 from veilmap.model.gradients import LocalGradients, gradients_of
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
 from veilmap.paper import theory
-from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
+from veilmap.paper.experiment import Cell, Experiment, Finding, Outcomes, Result, Spread, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import AS_WRITTEN, city
 from veilmap.privacy.mechanisms import GeometryAligned, NoNoise, UniformNoise
@@ -51,6 +51,8 @@ class Descent(Task):
     rounds: int
     users: int
 
+    about = "descent, {self.mechanism.name}, city {self.seed}"
+
     def run(self) -> Outcome:
         """Descend and keep books."""
         path = _Path(self)
@@ -81,11 +83,6 @@ class Descent(Task):
         """Some six passes a round."""
         return 5 + 8e-4 * self.rounds * self.users
 
-    @property
-    def label(self) -> str:
-        """The noise and the city."""
-        return f"descent, {self.mechanism.name}, city {self.seed}"
-
 
 class _Path:
     """A point (h, θ) that descends, and what is known there."""
@@ -100,7 +97,7 @@ class _Path:
         self.rng = np.random.default_rng([task.seed, 1])
         start = AS_WRITTEN.start(self.grid).radio_map
         self.point = np.append(start.heights.ravel(), start.propagation.as_array())
-        self.local = self._local()
+        self.local = self._at(self.point, self.links)
 
     def step(self, heights_rate: float, theta_rate: float) -> dict[str, float]:
         """One round; what the lemma speaks of in it."""
@@ -113,10 +110,10 @@ class _Path:
         moved = [h - heights_rate * (down + side * noise) for side in (1, -1)]
         before = float(weights @ local.loss)
         # n and −n are equally likely; their mean is free of what is linear in n.
-        after = [self._pooled(np.append(to, theta)) for to in moved]
+        after = [self._at(np.append(to, theta), self.pooled) for to in moved]
         by_theta = after[0].theta_gradient[0]
         self.point = np.append(moved[0], theta - theta_rate * by_theta)
-        self.local = self._local()
+        self.local = self._at(self.point, self.links)
         end = float(weights @ self.local.loss)
         return {
             "loss": before,
@@ -132,8 +129,8 @@ class _Path:
         }
 
     def _sent(
-        self, local: LocalGradients, norms: Values, weights: Values
-    ) -> tuple[Values, Values, float]:
+        self, local: LocalGradients, norms: Floats, weights: Floats
+    ) -> tuple[Floats, Floats, float]:
         """Mean clipped gradient, mean noise, and the noise's energy over its budget."""
         clip = self.mechanism.clip
         clipped = local.height_gradient * (clip / np.maximum(norms, clip))[:, None]
@@ -147,7 +144,7 @@ class _Path:
         return weights @ clipped, noise, excess
 
     def _secant(
-        self, before: Values, by_heights: Values, by_theta: Values, weights: Values
+        self, before: Floats, by_heights: Floats, by_theta: Floats, weights: Floats
     ) -> float:
         """Change of ∇F over the last round per distance gone: a lower bound of L."""
         now = np.append(weights @ self.local.height_gradient, weights @ self.local.theta_gradient)
@@ -157,39 +154,30 @@ class _Path:
     def largest_curvature(self, of_theta: bool = True) -> float:
         """L at the present point, of h and θ together or of h alone."""
 
-        def gradient(point: Values) -> Values:
-            found = self._pooled(point)
+        def gradient(point: Floats) -> Floats:
+            found = self._at(point, self.pooled)
             by_theta = found.theta_gradient[0] if of_theta else 0 * self.point[-4:]
             return np.append(found.height_gradient[0], by_theta)
 
         return theory.largest_curvature(gradient, self.point, iterations=30)
 
-    def _map(self, point: Values) -> RadioMap:
-        return RadioMap(self.grid, point[:-4], Propagation.from_array(point[-4:]))
-
-    def _local(self) -> LocalGradients:
-        return gradients_of(self._map(self.point), self.links)
-
-    def _pooled(self, point: Values) -> LocalGradients:
-        return gradients_of(self._map(point), self.pooled)
+    def _at(self, point: Floats, links: Links) -> LocalGradients:
+        radio_map = RadioMap(self.grid, point[:-4], Propagation.from_array(point[-4:]))
+        return gradients_of(radio_map, links)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convergence(Experiment):
-    """The lemma's bounds checked round by round."""
+class Convergence(Experiment, order=11):
+    """The convergence bounds against runs.
+
+    Plain descent exactly as the lemma has it (a step of h, then one of θ at the new h, no
+    floor), with half the largest η_h that the lemma allows and η_θ = 1/L. L is the largest
+    curvature found on the path (power iteration and secants), B the largest dissimilarity. The
+    last run takes the rate that trains.
+    """
 
     rounds: int = 60
     budgets: tuple[float, ...] = (0.0, 1.0, 10.0, 50.0)
-
-    name = "convergence"
-    order = 11
-    title = "The convergence bounds against runs"
-    shows = (
-        "Plain descent exactly as the lemma has it (a step of h, then one of θ at the new h, no"
-        " floor), with half the largest η_h that the lemma allows and η_θ = 1/L. L is the largest"
-        " curvature found on the path (power iteration and secants), B the largest dissimilarity."
-        " The last run takes the rate that trains."
-    )
 
     def tasks(self) -> list[Task]:
         """Every run in every city."""
@@ -211,17 +199,19 @@ class Convergence(Experiment):
 
     def _rates(self, checked: dict[str, list["Checked"]]) -> Table:
         """η* for each μ, and the largest μ for rates that were used."""
-        own = checked["none, C = 50"]
-        rows: list[Row] = [
-            (f"largest η_h at μ = {mu:g} (m²/dB²)", _scientific(c.largest_rate(mu) for c in own))
+        own = [c.constants for c in checked["none, C = 50"]]
+        allowed = {
+            f"largest η_h at μ = {mu:g} (m²/dB²)": [
+                theory.largest_heights_rate(*c, mu) for c in own
+            ]
             for mu in self.budgets
-        ]
-        rows += [
-            (f"largest μ at η_h = {rate:g}", _scientific(c.largest_budget(rate) for c in own))
+        } | {
+            f"largest μ at η_h = {rate:g}": [theory.largest_noise_budget(*c, rate) for c in own]
             for rate in (AS_WRITTEN.heights_rate, 1e-4)
-        ]
+        }
         title = "What the lemma allows, with the constants of the first run"
-        return Table(title, ("", ""), tuple(rows))
+        rows = {name: [_scientific(values)] for name, values in allowed.items()}
+        return Table.by_name(title, ("", ""), rows)
 
 
 @dataclass(frozen=True)
@@ -235,38 +225,35 @@ class Checked:
     def bound(self) -> theory.DescentBound:
         """The lemma's constants."""
         mechanism, _ = _RUNS[self.name]
-        o = self.outcome
-        return theory.DescentBound(
-            float(o["smoothness"]),
-            float(o["dissimilarity"]),
-            float(o["heterogeneity"]),
-            getattr(mechanism, "noise_budget", 0.0),
-            mechanism.clip,
-            float(o["heights_rate"]),
-            float(o["propagation_rate"]),
-        )
+        budget = getattr(mechanism, "noise_budget", 0.0)
+        found = {
+            field.name: float(self.outcome[field.name])
+            for field in fields(theory.DescentBound)
+            if field.name in self.outcome
+        }
+        return theory.DescentBound(noise_budget=budget, clip=mechanism.clip, **found)
 
     @property
-    def clipping(self) -> Values:
+    def clipping(self) -> Floats:
         """What clipping may cost in each round by the proof; nothing where nobody is clipped."""
         fourth = np.where(self.outcome["clipped"] > 0, self.outcome["fourth"], 0.0)
         return theory.clipping_loss(self.bound.heights_rate, self.bound.clip, 1.0) * fourth
 
-    def held(self, kappa_0: float | Values) -> NDArray[np.bool_]:
+    def held(self, kappa_0: float | Floats) -> Bools:
         """Whether the bound of the h step holds, by round; F's rounding is allowed for."""
         o = self.outcome
         slack = 1e-12 * o["loss"]
         return o["change"] <= -self.bound.kappa_h * o["gradient"] + kappa_0 + slack
 
     @property
-    def theta_held(self) -> NDArray[np.bool_]:
+    def theta_held(self) -> Bools:
         """The same for the θ step."""
         o = self.outcome
         slack = 1e-12 * o["loss"]
         return o["theta_change"] <= -self.bound.kappa_theta * o["theta_gradient"] + slack
 
     @property
-    def norms(self) -> Values:
+    def norms(self) -> Floats:
         """‖∇F‖ by round."""
         return np.sqrt(self.outcome["gradient"] + self.outcome["theta_gradient"])
 
@@ -278,15 +265,10 @@ class Checked:
         fall = self.outcome["loss"][0] / len(self.norms)
         return float(np.sqrt((fall + self.clipping.mean()) / self.bound.kappa))
 
-    def largest_rate(self, budget: float) -> float:
-        """η* for a budget."""
-        b = self.bound
-        return theory.largest_heights_rate(b.smoothness, b.dissimilarity, b.heterogeneity, budget)
-
-    def largest_budget(self, rate: float) -> float:
-        """The largest μ for a rate."""
-        b = self.bound
-        return theory.largest_noise_budget(b.smoothness, b.dissimilarity, b.heterogeneity, rate)
+    @property
+    def constants(self) -> tuple[float, float, float]:
+        """L, B and J̃."""
+        return self.bound.smoothness, self.bound.dissimilarity, self.bound.heterogeneity
 
 
 def _scientific(values: Iterable[float]) -> str:
@@ -296,55 +278,52 @@ def _scientific(values: Iterable[float]) -> str:
 
 
 def _constants(checked: dict[str, list[Checked]]) -> Table:
-    def by_run(name: str, of: Callable[[Checked], float]) -> Row:
-        return (name, *(_scientific(of(c) for c in own) for own in checked.values()))
-
-    rows = (
-        by_run("L", lambda c: c.bound.smoothness),
-        by_run("B", lambda c: c.bound.dissimilarity),
-        by_run("J̃", lambda c: c.bound.heterogeneity),
-        by_run("η_h", lambda c: c.bound.heights_rate),
-        by_run("η_θ", lambda c: c.bound.propagation_rate),
-        by_run("κ_h", lambda c: c.bound.kappa_h),
-        by_run("κ_θ", lambda c: c.bound.kappa_theta),
-        by_run("κ_0, printed", lambda c: c.bound.kappa_0),
-        by_run("κ_0, proven", lambda c: float(c.clipping.max())),
-    )
-    return Table("Constants (F in dB², h in m)", ("", *checked), rows)
+    shown: dict[str, Callable[[Checked], float]] = {
+        "L": lambda c: c.bound.smoothness,
+        "B": lambda c: c.bound.dissimilarity,
+        "J̃": lambda c: c.bound.heterogeneity,
+        "η_h": lambda c: c.bound.heights_rate,
+        "η_θ": lambda c: c.bound.propagation_rate,
+        "κ_h": lambda c: c.bound.kappa_h,
+        "κ_θ": lambda c: c.bound.kappa_theta,
+        "κ_0, printed": lambda c: c.bound.kappa_0,
+        "κ_0, proven": lambda c: float(c.clipping.max()),
+    }
+    rows = {
+        name: [_scientific(map(of, own)) for own in checked.values()] for name, of in shown.items()
+    }
+    return Table.by_name("Constants (F in dB², h in m)", ("", *checked), rows)
 
 
 def _checks_table(checked: dict[str, list[Checked]]) -> Table:
-    def rounds(name: str, promise: str, held: Callable[[Checked], NDArray[np.bool_]]) -> Row:
-        counts = [
+    runs = checked.values()
+
+    def rounds(promise: str, held: Callable[[Checked], Bools]) -> list[Cell]:
+        return [
             f"{sum(int(held(c).sum()) for c in own)} of {sum(len(c.norms) for c in own)}"
             if all(getattr(c.bound, promise) > 0 for c in own)
             else "no promise"
-            for own in checked.values()
+            for own in runs
         ]
-        return (name, *counts)
 
-    def by_run(name: str, of: Callable[[Checked], float]) -> Row:
-        return (name, *(Spread.of(map(of, own)) for own in checked.values()))
+    def by_run(of: Callable[[Checked], float]) -> list[Cell]:
+        return [Spread.of(map(of, own)) for own in runs]
 
-    def bound(name: str, of: Callable[[Checked], float]) -> Row:
-        shown = [
-            _scientific(map(of, own)) if own[0].bound.kappa > 0 else "none"
-            for own in checked.values()
-        ]
-        return (name, *shown)
+    def bound(of: Callable[[Checked], float]) -> list[Cell]:
+        return [_scientific(map(of, own)) if own[0].bound.kappa > 0 else "none" for own in runs]
 
-    rows = (
-        rounds("h step, κ_0 printed", "kappa_h", lambda c: c.held(c.bound.kappa_0)),
-        rounds("h step, κ_0 proven", "kappa_h", lambda c: c.held(c.clipping)),
-        rounds("θ step", "kappa_theta", lambda c: c.theta_held),
-        by_run("F at start (dB²)", lambda c: float(c.outcome["loss"][0])),
-        by_run("F at end (dB²)", lambda c: float(c.outcome["loss"][-1])),
-        by_run("RMS ‖∇F‖", lambda c: float(np.sqrt(np.mean(c.norms**2)))),
-        bound("its bound", lambda c: c.average_bound),
-        bound("corollary's limit", lambda c: c.bound.limit()),
-    )
+    rows = {
+        "h step, κ_0 printed": rounds("kappa_h", lambda c: c.held(c.bound.kappa_0)),
+        "h step, κ_0 proven": rounds("kappa_h", lambda c: c.held(c.clipping)),
+        "θ step": rounds("kappa_theta", lambda c: c.theta_held),
+        "F at start (dB²)": by_run(lambda c: float(c.outcome["loss"][0])),
+        "F at end (dB²)": by_run(lambda c: float(c.outcome["loss"][-1])),
+        "RMS ‖∇F‖": by_run(lambda c: float(np.sqrt(np.mean(c.norms**2)))),
+        "its bound": bound(lambda c: c.average_bound),
+        "corollary's limit": bound(lambda c: c.bound.limit()),
+    }
     title = "Rounds in which the bounds hold, and ‖∇F‖ over all rounds"
-    return Table(title, ("", *checked), rows)
+    return Table.by_name(title, ("", *checked), rows)
 
 
 def _picture(checked: dict[str, list[Checked]]) -> Curves:
@@ -386,7 +365,7 @@ def _findings(checked: dict[str, list[Checked]]) -> tuple[Finding, ...]:
     theta = sum(int(c.theta_held.sum()) for c in runs)
     excess = max(float(c.outcome["excess"].max()) for c in runs)
     free = checked["none, C = 50"]
-    gain = [AS_WRITTEN.heights_rate / c.largest_rate(0) for c in free]
+    gain = [AS_WRITTEN.heights_rate / theory.largest_heights_rate(*c.constants, 0) for c in free]
     one = checked["aligned 50, C = 1"]
     steep, flat = (
         float(np.mean([c.outcome[key] for c in free]))

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Bools, Floats
 from veilmap.attacks.centroid import centroids
-from veilmap.figures.content import ATTACKER, Curves, Line, MapPanel, Maps, Panel, Values
+from veilmap.figures.content import ATTACKER, Curves, Line, MapPanel, Maps, Panel
 from veilmap.geometry.grid import Grid
 from veilmap.paper import theory
 from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Table
@@ -20,22 +20,18 @@ _SHOWN = 1e-3  # energies below this share of the mean are drawn alike
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigAllocation(Experiment):
-    """Raw gradient energy, noise on the far edge, uniform noise, a linear plane."""
+class FigAllocation(Experiment, order=7):
+    """Where to put the noise.
+
+    The energy of one user's upload (round 1, when it peaks at the user) under four ways to
+    spend the same budget, with the attacker's estimate (ν = 2) in each: raw; all noise on the
+    far edge, which misleads most but leaves the peak in plain sight; uniform; and the linear
+    plane, which misleads nearly as much.
+    """
 
     budget: float = 10.0
     tradeoff: float = 1.0
     tradeoffs: tuple[float, ...] = (1.0, 10.0, 50.0, 100.0)
-
-    name = "fig-allocation"
-    order = 7
-    title = "Where to put the noise"
-    shows = (
-        "The energy of one user's upload (round 1, when it peaks at the user) under four ways to"
-        " spend the same budget, with the attacker's estimate (ν = 2) in each: raw; all noise on"
-        " the far edge, which misleads most but leaves the peak in plain sight; uniform; and the"
-        " linear plane, which misleads nearly as much."
-    )
 
     def tasks(self) -> list[Task]:
         """The map that users receive in round 1."""
@@ -43,7 +39,7 @@ class FigAllocation(Experiment):
 
     @property
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self.seeds[0], DEFAULT, 1, self.rounds, self.users)
+        return Snapshot(self.seeds[0], NoNoise(), DEFAULT, self.rounds, self.users)
 
     def result(self, outcomes: Outcomes) -> Result:
         """Maps, profiles and the paper's two objectives for each way."""
@@ -66,7 +62,7 @@ class FigAllocation(Experiment):
             findings=_findings(gradient, ways, position, grid),
         )
 
-    def _covered(self, gradient: Values, position: Values, grid: Grid) -> Table:
+    def _covered(self, gradient: Floats, position: Floats, grid: Grid) -> Table:
         """How much of the gradient lies under noise, by ρ."""
         rows = []
         for rho in self.tradeoffs:
@@ -77,7 +73,7 @@ class FigAllocation(Experiment):
         columns = ("ρ", "of the gradient's energy (%)", "of the cells (%)")
         return Table("What lies under the plane's noise", columns, tuple(rows))
 
-    def _ways(self, gradient: Values, position: Values, grid: Grid) -> dict[str, Values]:
+    def _ways(self, gradient: Floats, position: Floats, grid: Grid) -> dict[str, Floats]:
         """σ² of each way to spend the budget."""
         plane = GeometryAligned(noise_budget=self.budget, tradeoff=self.tradeoff)
         level = UniformNoise(noise_budget=self.budget)
@@ -91,7 +87,7 @@ class FigAllocation(Experiment):
         }
 
     def _maps(
-        self, uploads: dict[str, Values], found: dict[str, Values], position: Values, grid: Grid
+        self, uploads: dict[str, Floats], found: dict[str, Floats], position: Floats, grid: Grid
     ) -> Maps:
         typical = (1 + self.budget) * np.sum(uploads["(a) no noise"] ** 2) / grid.cells
         panels = tuple(
@@ -108,7 +104,7 @@ class FigAllocation(Experiment):
         return Maps("fig-allocation", caption, grid, scale, (panels,), (np.log10(_SHOWN), 2.0))
 
 
-def _far_edge(position: Values, grid: Grid) -> NDArray[np.bool_]:
+def _far_edge(position: Floats, grid: Grid) -> Bools:
     """The cells along the side of the map that is farthest from the user."""
     west, east, south, north = grid.extent
     x, y = position
@@ -122,7 +118,7 @@ def _far_edge(position: Values, grid: Grid) -> NDArray[np.bool_]:
 
 
 def _profiles(
-    uploads: dict[str, Values], found: dict[str, Values], position: Values, grid: Grid
+    uploads: dict[str, Floats], found: dict[str, Floats], position: Floats, grid: Grid
 ) -> Curves:
     """Energy summed over y against x, as the paper draws it."""
     panels = []
@@ -146,7 +142,7 @@ def _profiles(
 
 
 def _objectives(
-    gradient: Values, variances: Values, position: Values, grid: Grid
+    gradient: Floats, variances: Floats, position: Floats, grid: Grid
 ) -> tuple[float, float]:
     """√P in metres, and V relative to the mean energy squared."""
     error = theory.attacker_error(gradient, variances, grid, position)
@@ -154,16 +150,16 @@ def _objectives(
     return float(np.sqrt(error)), theory.spatial_variance(gradient, variances) / mean**2
 
 
-def _hidden(gradient: Values, variances: Values) -> float:
+def _hidden(gradient: Floats, variances: Floats) -> float:
     """Share of the gradient's energy in cells that get noise."""
     return float(np.sum(gradient[variances > 0] ** 2) / np.sum(gradient**2))
 
 
 def _table(
-    gradient: Values,
-    ways: dict[str, Values],
-    found: dict[str, Values],
-    position: Values,
+    gradient: Floats,
+    ways: dict[str, Floats],
+    found: dict[str, Floats],
+    position: Floats,
     grid: Grid,
 ) -> Table:
     rows = []
@@ -176,7 +172,7 @@ def _table(
 
 
 def _findings(
-    gradient: Values, ways: dict[str, Values], position: Values, grid: Grid
+    gradient: Floats, ways: dict[str, Floats], position: Floats, grid: Grid
 ) -> tuple[Finding, ...]:
     (_, edge, level, plane) = (_objectives(gradient, v, position, grid) for v in ways.values())
     hidden = _hidden(gradient, list(ways.values())[-1])

@@ -1,44 +1,29 @@
 """Attacker error against the noise budget, aligned noise against uniform."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from veilmap.figures.content import Curves, Kind, Line, Panel, Values
-from veilmap.paper.experiment import (
-    Experiment,
-    Finding,
-    Outcomes,
-    Result,
-    Row,
-    Spread,
-    Table,
-    power_name,
-)
+from veilmap._util.arrays import Floats
+from veilmap.figures.content import Curves, Kind, Line, Panel
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Task
-from veilmap.paper.trials import POWERS
+from veilmap.paper.trials import POWERS, power_name
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, UniformNoise
 
 _MODEST = 2.0  # ν up to which the paper's order must hold
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigBudget(Experiment):
-    """RMSE of centroid attackers over μ for every ν."""
+class FigBudget(Experiment, order=4, small={"budgets": (1.0, 50.0)}):
+    """Attacker error against noise budget.
+
+    RMSE in metres of centroid attackers over nine rounds from first to last, against the
+    budget μ: geometry-aligned noise (ρ = 1) and uniform noise of the same energy.
+    """
 
     budgets: tuple[float, ...] = (0.5, 1.0, 5.0, 10.0, 20.0, 50.0)
     tradeoff: float = 1.0
-
-    name = "fig-budget"
-    order = 4
-    title = "Attacker error against noise budget"
-    shows = (
-        "RMSE in metres of centroid attackers over nine rounds from first to last, against the"
-        " budget μ: geometry-aligned noise (ρ = 1) and uniform noise of the same energy."
-    )
-
-    small: ClassVar = {"budgets": (1.0, 50.0)}
 
     def tasks(self) -> list[Task]:
         """Training under both kinds of noise with every budget."""
@@ -59,7 +44,7 @@ class FigBudget(Experiment):
             findings=self._findings(errors),
         )
 
-    def _table(self, errors: Values) -> Table:
+    def _table(self, errors: Floats) -> Table:
         columns = ("μ", "noise", *(power_name(power) for power in POWERS))
         rows: list[Row] = []
         for i, mu in enumerate(self.budgets):
@@ -68,7 +53,7 @@ class FigBudget(Experiment):
                 rows.append((f"{mu:g}" if kind == 0 else "", name, *spreads))
         return Table("RMSE in m, mean over rounds", columns, tuple(rows))
 
-    def _picture(self, errors: Values) -> Curves:
+    def _picture(self, errors: Floats) -> Curves:
         kinds: tuple[tuple[int, str, Kind], ...] = (
             (1, f"aligned, ρ = {self.tradeoff:g}", "line"),
             (0, "uniform", "dashed"),
@@ -86,7 +71,7 @@ class FigBudget(Experiment):
             )
         return Curves("fig-budget", "Centroid attackers against the noise budget", tuple(panels))
 
-    def _findings(self, errors: Values) -> tuple[Finding, ...]:
+    def _findings(self, errors: Floats) -> tuple[Finding, ...]:
         modest = [k for k, power in enumerate(POWERS) if power <= _MODEST]
         mean = errors.mean(axis=(2, 4))  # (μ, kind, ν)
         lead = mean[:, 1] - mean[:, 0]
@@ -108,7 +93,7 @@ class FigBudget(Experiment):
             ),
         )
 
-    def _order(self, claim: str, lead: Values) -> Finding:
+    def _order(self, claim: str, lead: Floats) -> Finding:
         """Whether aligned leads everywhere, else where not (within a metre is a draw)."""
         behind = [
             f"{power_name(power)} at μ = "
@@ -128,5 +113,5 @@ class FigBudget(Experiment):
         )
 
 
-def _deviation(values: Values) -> Values | None:
+def _deviation(values: Floats) -> Floats | None:
     return values.std(axis=1, ddof=1) if values.shape[1] > 1 else None

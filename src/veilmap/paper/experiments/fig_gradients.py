@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from veilmap._util.arrays import Floats
 from veilmap.attacks.centroid import centroids
-from veilmap.figures.content import ATTACKER, MapPanel, Maps, Values
+from veilmap.figures.content import ATTACKER, MapPanel, Maps
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
 from veilmap.paper.experiment import Experiment, Outcomes, Result
@@ -17,21 +18,17 @@ from veilmap.privacy.mechanisms.upload import UploadNoise
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigGradients(Experiment):
-    """Gradient magnitudes of one user, uniform noise above, aligned below."""
+class FigGradients(Experiment, order=6):
+    """Gradient magnitudes under growing noise.
+
+    The magnitude of one user's upload over the map, from the same gradient halfway through
+    training: without noise, then with budgets that grow to the right. Uniform noise hides the
+    peak under a level field; aligned noise under a slope that pulls the attacker's estimate (ν
+    = 2) away from the user.
+    """
 
     budgets: tuple[float, ...] = (1.0, 10.0, 50.0)
     tradeoff: float = 1.0
-
-    name = "fig-gradients"
-    order = 6
-    title = "Gradient magnitudes under growing noise"
-    shows = (
-        "The magnitude of one user's upload over the map, from the same gradient halfway through"
-        " training: without noise, then with budgets that grow to the right. Uniform noise hides"
-        " the peak under a level field; aligned noise under a slope that pulls the attacker's"
-        " estimate (ν = 2) away from the user."
-    )
 
     def tasks(self) -> list[Task]:
         """The map halfway through training."""
@@ -39,7 +36,8 @@ class FigGradients(Experiment):
 
     @property
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self.seeds[0], DEFAULT, self.rounds // 2, self.rounds, self.users)
+        halfway = self.rounds // 2
+        return Snapshot(self.seeds[0], NoNoise(), DEFAULT, self.rounds, self.users, halfway)
 
     def result(self, outcomes: Outcomes) -> Result:
         """Two rows of maps."""
@@ -58,7 +56,7 @@ class FigGradients(Experiment):
         return self.made(pictures=(Maps("fig-gradients", caption, grid, scale, rows),))
 
     def _panel(
-        self, name: str, mechanism: UploadNoise, gradient: Values, position: Values, grid: Grid
+        self, name: str, mechanism: UploadNoise, gradient: Floats, position: Floats, grid: Grid
     ) -> MapPanel:
         draws = [noise.draw(self.seeds[0], "fig-gradients", 0)]
         upload = mechanism.protect(gradient[None], grid, position[None], draws).uploads[0]
@@ -70,7 +68,7 @@ class FigGradients(Experiment):
         return MapPanel(f"{title}: {away:.0f} m off", values, position, {ATTACKER: estimate})
 
 
-def typical_gradient(snapshot: Snapshot, outcomes: Outcomes) -> tuple[Values, Values, Grid]:
+def typical_gradient(snapshot: Snapshot, outcomes: Outcomes) -> tuple[Floats, Floats, Grid]:
     """Gradient and position of the user whose gradient is as large as the median one."""
     data = city(snapshot.seed, snapshot.users).data
     received = snapshot.map(outcomes[snapshot])

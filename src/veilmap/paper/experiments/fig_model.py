@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilmap.figures.content import SideView, Values
+from veilmap._util.arrays import Floats
+from veilmap.figures.content import SideView
 from veilmap.geometry.tracing import Crossings, trace
 from veilmap.paper.experiment import Experiment, Outcomes, Result
 from veilmap.paper.tasks import Task
@@ -14,17 +15,13 @@ _TALL = 65.0  # metres: taller obstacles would leave the picture
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigModel(Experiment):
-    """One link from the side: h and z of every cell under it."""
+class FigModel(Experiment, order=8):
+    """A link over virtual obstacles.
 
-    name = "fig-model"
-    order = 8
-    title = "A link over virtual obstacles"
-    shows = (
-        "The cells under one link of the synthetic city: obstacle heights h as bars, the link's"
-        " height z over the middle of each cell, and ψ(z − h), whose product S says how clear"
-        " the link is."
-    )
+    The cells under one link of the synthetic city: obstacle heights h as bars, the link's
+    height z over the middle of each cell, and ψ(z − h), whose product S says how clear the
+    link is.
+    """
 
     def tasks(self) -> list[Task]:
         """Nothing but geometry."""
@@ -59,7 +56,7 @@ class FigModel(Experiment):
         return self.made(pictures=(view,))
 
 
-def _telling(crossings: Crossings, heights: Values) -> int:
+def _telling(crossings: Crossings, heights: Floats) -> int:
     """The link over most obstacles that it clears, among those that few cells block."""
     under, starts = heights[crossings.cells], crossings.offsets[:-1]
     blocks = under >= crossings.heights

@@ -1,7 +1,6 @@
 """Attacker error against the trade-off ρ."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,21 +15,15 @@ _NU = POWERS.index(2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigTradeoff(Experiment):
-    """RMSE of the centroid attacker (ν = 2) over μ for several ρ."""
+class FigTradeoff(Experiment, order=5, small={"budgets": (1.0, 50.0), "tradeoffs": (1.0, 50.0)}):
+    """Attacker error against the trade-off ρ.
+
+    RMSE in metres of the centroid attacker with ν = 2 over nine rounds from first to last: a
+    small ρ leans the noise as far from the user as it goes, a large one flattens it.
+    """
 
     budgets: tuple[float, ...] = (1.0, 5.0, 10.0, 50.0)
     tradeoffs: tuple[float, ...] = (1.0, 10.0, 50.0, 100.0)
-
-    name = "fig-tradeoff"
-    order = 5
-    title = "Attacker error against the trade-off ρ"
-    shows = (
-        "RMSE in metres of the centroid attacker with ν = 2 over nine rounds from first to last:"
-        " a small ρ leans the noise as far from the user as it goes, a large one flattens it."
-    )
-
-    small: ClassVar = {"budgets": (1.0, 50.0), "tradeoffs": (1.0, 50.0)}
 
     def tasks(self) -> list[Task]:
         """Training with every ρ and μ, and with uniform noise."""
@@ -61,10 +54,10 @@ class FigTradeoff(Experiment):
     def _table(self, found: dict[str, list[Spread]]) -> Table:
         printed = {f"ρ = {rho:g}": text for rho, text in _PAPER.items()}
         columns = ("noise", *(f"μ = {mu:g}" for mu in self.budgets), "paper, large μ")
-        rows: tuple[Row, ...] = tuple(
-            (name, *spreads, printed.get(name, "")) for name, spreads in found.items()
-        )
-        return Table("RMSE in m of the centroid attacker, ν = 2", columns, rows)
+        rows: dict[str, Row] = {
+            name: (*spreads, printed.get(name, "")) for name, spreads in found.items()
+        }
+        return Table.by_name("RMSE in m of the centroid attacker, ν = 2", columns, rows)
 
     def _picture(self, found: dict[str, list[Spread]]) -> Curves:
         lines = tuple(
@@ -85,10 +78,7 @@ class FigTradeoff(Experiment):
         least, most = ([s.mean for s in found[name]] for name in (first, last))
         flat = [s.mean for s in found["uniform"]]
         apart = [a - b for a, b in zip(least, most, strict=True)]
-        above = [
-            min(rows) for rows in zip(*([s.mean for s in r] for r in found.values()), strict=True)
-        ]
-        lowest = [u == low for u, low in zip(flat, above, strict=True)]
+        lowest = np.min([[s.mean for s in spreads] for spreads in found.values()], axis=0)
         return (
             Finding(
                 f"{first} misleads more than {last} at every μ.",
@@ -98,7 +88,7 @@ class FigTradeoff(Experiment):
             ),
             Finding(
                 "Every ρ misleads more than uniform noise.",
-                all(lowest),
+                bool((lowest == flat).all()),
                 f"at μ = {max(self.budgets):g} uniform noise gives {flat[-1]:.0f} m,"
                 f" {last} {most[-1]:.0f} m",
             ),

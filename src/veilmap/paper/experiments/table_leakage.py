@@ -2,45 +2,38 @@
 
 from dataclasses import dataclass, replace
 
+from veilmap._util.arrays import Floats
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Values
-from veilmap.paper.experiment import (
-    Experiment,
-    Finding,
-    Outcomes,
-    Result,
-    Row,
-    Spread,
-    Table,
-    power_name,
-)
+from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Spread, Table
 from veilmap.paper.tasks import Task
-from veilmap.paper.trials import DEFAULT, POWERS, STEPS, Trial
+from veilmap.paper.trials import DEFAULT, POWERS, STEPS, Trial, power_name
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
 
 _PAPER = {
-    "1": (7.25, 6.90, 8.26, 8.61, 9.00),
-    "100": (20.69, 23.42, 17.67, 17.23, 18.41),
-    "200": (27.44, 28.93, 30.27, 30.00, 31.44),
-    "average": (22.10, 24.32, 23.52, 23.86, 24.24),
+    "1": ("7.25", "6.90", "8.26", "8.61", "9.00"),
+    "100": ("20.69", "23.42", "17.67", "17.23", "18.41"),
+    "200": ("27.44", "28.93", "30.27", "30.00", "31.44"),
+    "average": ("22.10", "24.32", "23.52", "23.86", "24.24"),
 }  # for ν = 1, 2, 5, 10, ∞; RMSE in m
+_WHY = {
+    "as written": "plain descent hardly moves the map, so gradients stay at their users",
+    "floor 0": "the setting nearest to the paper's figures",
+    "default": "heights below ground free the cells around users of gradient, what is left sits"
+    " at the walls far from them",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableLeakage(Experiment):
-    """RMSE of centroid attackers without defence, by round and ν."""
+class TableLeakage(Experiment, order=2):
+    """Location leakage without defence.
+
+    RMSE in metres of the weighted-centroid attacker who sees clipped gradients without noise,
+    in the first, the middle and the last round and over nine rounds from first to last. Three
+    settings: as the paper writes it (h ≥ 0, plain descent), its h ≥ 0 with our server step,
+    and our default (heights down to −8 m).
+    """
 
     powers: tuple[float, ...] = POWERS
-
-    name = "table-leakage"
-    order = 2
-    title = "Location leakage without defence"
-    shows = (
-        "RMSE in metres of the weighted-centroid attacker who sees clipped gradients without"
-        " noise, in the first, the middle and the last round and over nine rounds from first to"
-        " last. Three settings: as the paper writes it (h ≥ 0, plain descent), its h ≥ 0 with our"
-        " server step, and our default (heights down to −8 m)."
-    )
 
     def tasks(self) -> list[Task]:
         """Training without noise in every setting and city."""
@@ -56,10 +49,15 @@ class TableLeakage(Experiment):
             name: self._by_round(self.stacked(outcomes, "rmse", NoNoise(), step))
             for name, step in STEPS.items()
         }
-        tables = tuple(self._table(name, rows) for name, rows in spreads.items())
-        return self.made(tables=(self._paper(), *tables), findings=self._findings(spreads))
+        paper, own = (("round", *map(power_name, nu)) for nu in (POWERS, self.powers))
+        ours = (
+            Table.by_name(f"Ours, {setting}: RMSE in m", own, rows)
+            for setting, rows in spreads.items()
+        )
+        tables = (Table.by_name("The paper: RMSE in m", paper, _PAPER), *ours)
+        return self.made(tables=tables, findings=self._findings(spreads))
 
-    def _by_round(self, rmse: Values) -> dict[str, list[Spread]]:
+    def _by_round(self, rmse: Floats) -> dict[str, list[Spread]]:
         """RMSE (seeds, ν, rounds) of every ν in the first, middle and last round and on average."""
         shown = {
             str(number): rmse[:, :, self.look(number)]
@@ -67,18 +65,6 @@ class TableLeakage(Experiment):
         }
         shown["average"] = rmse.mean(axis=2)
         return {name: [Spread.of(column) for column in by.T] for name, by in shown.items()}
-
-    def _paper(self) -> Table:
-        columns = ("round", *(power_name(power) for power in POWERS))
-        rows = tuple(
-            (name, *(f"{value:.2f}" for value in values)) for name, values in _PAPER.items()
-        )
-        return Table("The paper: RMSE in m", columns, rows)
-
-    def _table(self, setting: str, rows: dict[str, list[Spread]]) -> Table:
-        columns = ("round", *(power_name(power) for power in self.powers))
-        lines: list[Row] = [(name, *spreads) for name, spreads in rows.items()]
-        return Table(f"Ours, {setting}: RMSE in m", columns, tuple(lines))
 
     def _findings(self, spreads: dict[str, dict[str, list[Spread]]]) -> tuple[Finding, ...]:
         first = [s.mean for rows in spreads.values() for s in rows["1"]]
@@ -92,24 +78,9 @@ class TableLeakage(Experiment):
             )
         ]
         for name, rows in spreads.items():
-            last = [s.mean for s in rows[f"{self.rounds}"]]
-            grows = all(
-                b.mean > a.mean for a, b in zip(rows["1"], rows[f"{self.rounds}"], strict=True)
-            )
-            findings.append(
-                Finding(
-                    f"It grows to tens of metres by the last round ({name}; paper: 27 to 31 m).",
-                    grows and min(last) >= 10,
-                    f"{min(last):.0f} to {max(last):.0f} m" + _why(name),
-                )
-            )
+            early, last = ([s.mean for s in rows[n]] for n in ("1", f"{self.rounds}"))
+            grows = all(b > a for a, b in zip(early, last, strict=True))
+            claim = f"It grows to tens of metres by the last round ({name}; paper: 27 to 31 m)."
+            measured = f"{min(last):.0f} to {max(last):.0f} m; {_WHY[name]}"
+            findings.append(Finding(claim, grows and min(last) >= 10, measured))
         return tuple(findings)
-
-
-def _why(setting: str) -> str:
-    return {
-        "as written": "; plain descent hardly moves the map, so gradients stay at their users",
-        "floor 0": "; the setting nearest to the paper's figures",
-        "default": "; heights below ground free the cells around users of gradient, what is"
-        " left sits at the walls far from them",
-    }[setting]

@@ -1,18 +1,19 @@
 """How gradients fade along rays from their user, where the theorem's condition holds and not."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
+from veilmap._util.arrays import Floats
 from veilmap.federation.steps import StepRule
-from veilmap.figures.content import Curves, Kind, Line, Panel, Values
+from veilmap.figures.content import Curves, Kind, Line, Panel
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
 from veilmap.paper import theory
 from veilmap.paper.experiment import Experiment, Finding, Outcomes, Result, Row, Spread, Table
 from veilmap.paper.tasks import Outcome, Task
 from veilmap.paper.trials import DEFAULT, FLOOR_0, Snapshot, city
+from veilmap.privacy.mechanisms import NoNoise
 
 _FAINT = 1e-12  # energies below this are drawn alike
 _NOISE_DB = 3.0
@@ -47,6 +48,8 @@ class Fading(Task):
     rounds: int
     trained_users: int
 
+    about = "rays, {self.case}, city {self.seed}"
+
     def run(self) -> Outcome:
         """Walk the rays of every user."""
         scene = city(self.seed, self.users).scene
@@ -77,9 +80,8 @@ class Fading(Task):
         grid, heights = scene.grid, scene.heights
         true = RadioMap(grid, heights, Propagation())
         if self.case in _LEARNED:
-            snapshot = Snapshot(
-                self.seed, _LEARNED[self.case], self.rounds // 2, self.rounds, self.trained_users
-            )
+            step, users, halfway = _LEARNED[self.case], self.trained_users, self.rounds // 2
+            snapshot = Snapshot(self.seed, NoNoise(), step, self.rounds, users, halfway)
             return true, snapshot.map(snapshot.run())
         if self.case == "flat map above a low city":
             low = replace(true, heights=np.minimum(heights, _LOW))
@@ -91,7 +93,7 @@ class Fading(Task):
         }[self.case]
         return true, replace(true, heights=believed)
 
-    def _links(self) -> list[tuple[Values, Values]]:
+    def _links(self) -> list[tuple[Floats, Floats]]:
         """Users, moved to the middle of their cell as the theorem has them, and their stations."""
         own = city(self.seed, self.users)
         grid, links = own.scene.grid, own.data.links
@@ -109,28 +111,17 @@ class Fading(Task):
         learned = 3e-4 * self.rounds * self.trained_users if self.case in _LEARNED else 0
         return 1 + 0.1 * self.users + learned
 
-    @property
-    def label(self) -> str:
-        """The case and the city."""
-        return f"rays, {self.case}, city {self.seed}"
-
 
 @dataclass(frozen=True, kw_only=True)
-class TheoremAttenuation(Experiment):
-    """E{G²} against distance, with the theorem's condition met and not met."""
+class TheoremAttenuation(Experiment, order=9, small={"walked": 3}):
+    """Gradients fade with distance.
+
+    E{G²} over the measurement noise (exact, not sampled), along eight rays from each of 20
+    users, relative to the user's largest. The theorem asks that the believed heights lie all
+    above or all below the true ones, and says that E{G²} then never rises outwards.
+    """
 
     walked: int = 20
-
-    name = "theorem-attenuation"
-    order = 9
-    title = "Gradients fade with distance"
-    shows = (
-        "E{G²} over the measurement noise (exact, not sampled), along eight rays from each of 20"
-        " users, relative to the user's largest. The theorem asks that the believed heights lie"
-        " all above or all below the true ones, and says that E{G²} then never rises outwards."
-    )
-
-    small: ClassVar = {"walked": 3}
 
     def tasks(self) -> list[Task]:
         """Every case in every city."""

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
 from veilmap.attacks.centroid import centroids
 from veilmap.federation import PlainDescent
-from veilmap.figures.content import Curves, Line, Panel, Values
+from veilmap.figures.content import Curves, Line, Panel
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradients import local_gradients
 from veilmap.paper import theory
@@ -35,6 +34,8 @@ class Refined(Task):
     users: int
     draws: int
 
+    about = "{self.mechanism.name}, cells of {self.cell_size:g} m, city {self.seed}"
+
     def run(self) -> Outcome:
         """Gradients on that grid, their noise, and what the attacker makes of each draw."""
         own = city(self.seed, self.users)
@@ -45,44 +46,23 @@ class Refined(Task):
         clipped = raw * NoNoise().clip / np.maximum(norms, NoNoise().clip)
         noise = self.mechanism.variances(clipped, grid, places)
         rng = np.random.default_rng([self.seed, grid.cells])
-        parts = [
-            (
-                theory.localization_limit(clipped[i], noise[i], grid, places[i]).limit,
-                theory.attacker_error(clipped[i], noise[i], grid, places[i]),
-                self._squared(clipped[i], noise[i], grid, places[i], rng),
-            )
-            for i in range(len(clipped))
-            if norms[i] > 0
-        ]
-        limit, predicted, squared = (np.array(part) for part in zip(*parts, strict=True))
-        return {"limit": limit, "predicted": predicted, "squared": squared}
-
-    def _squared(
-        self,
-        gradient: Values,
-        variances: Values,
-        grid: Grid,
-        place: Values,
-        rng: np.random.Generator,
-    ) -> Values:
-        """The attacker's squared error for each of several draws of the noise."""
-        root = np.sqrt(variances)
-        errors = np.empty(self.draws)
-        for k in range(self.draws):
-            upload = gradient + root * rng.standard_normal(grid.cells)
-            error = centroids(upload[None] ** 2, grid)[0] - place
-            errors[k] = error @ error
-        return errors
+        rows = []
+        for i in np.flatnonzero(norms > 0):
+            known = clipped[i], noise[i], grid, places[i]
+            root, squared = np.sqrt(noise[i]), []
+            for _ in range(self.draws):
+                upload = clipped[i] + root * rng.standard_normal(grid.cells)
+                error = centroids(upload[None] ** 2, grid)[0] - places[i]
+                squared.append(error @ error)
+            limit = theory.localization_limit(*known).limit
+            rows.append((limit, theory.attacker_error(*known), squared))
+        columns = (np.array(column) for column in zip(*rows, strict=True))
+        return dict(zip(("limit", "predicted", "squared"), columns, strict=True))
 
     @property
     def weight(self) -> float:
         """Two passes over all cells for every draw."""
         return 0.5 + 4e-8 * (300 / self.cell_size) ** 2 * self.users * self.draws
-
-    @property
-    def label(self) -> str:
-        """The noise, the cells and the city."""
-        return f"{self.mechanism.name}, cells of {self.cell_size:g} m, city {self.seed}"
 
 
 def _regridded(grid: Grid, cell_size: float) -> Grid:
@@ -92,23 +72,19 @@ def _regridded(grid: Grid, cell_size: float) -> Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TheoremDecomposition(Experiment):
-    """The bias–variance limit against what the attacker measures, as M grows."""
+class TheoremDecomposition(
+    Experiment, order=10, small={"cell_sizes": (12.0, 6.0, 3.0), "walked": 3, "draws": 10}
+):
+    """The attacker's error has a limit on fine grids.
+
+    The squared error of the centroid attacker (ν = 2) on gradients of the start map, against
+    the theorem's limit ‖Δ_g + μΔ_n‖²/(1 + μ)², on grids of ever smaller cells.
+    """
 
     cell_sizes: tuple[float, ...] = (12.0, 6.0, 3.0, 1.5, 0.75)
     budget: float = 10.0
     walked: int = 10
     draws: int = 40
-
-    name = "theorem-decomposition"
-    order = 10
-    title = "The attacker's error has a limit on fine grids"
-    shows = (
-        "The squared error of the centroid attacker (ν = 2) on gradients of the start map, against"
-        " the theorem's limit ‖Δ_g + μΔ_n‖²/(1 + μ)², on grids of ever smaller cells."
-    )
-
-    small: ClassVar = {"cell_sizes": (12.0, 6.0, 3.0), "walked": 3, "draws": 10}
 
     def tasks(self) -> list[Task]:
         """Both kinds of noise on every grid."""
