@@ -7,10 +7,10 @@ import pytest
 
 
 @contextmanager
-def refused(kind, *named, parameter=None):
+def refused(kind, *named, **fields):
     """What is in here raises this kind of error, in one line that names all of ``named``.
 
-    Errors that have a field for the parameter at fault are held to it by ``parameter``.
+    Fields of the error are as given, such as ``parameter="users"`` or ``extra="geo"``.
     """
     with pytest.raises(kind) as caught:
         yield caught
@@ -18,5 +18,4 @@ def refused(kind, *named, parameter=None):
     assert "\n" not in message
     for one in named:
         assert re.search(rf"(?<!\w){re.escape(str(one))}(?!\w)", message), message
-    if parameter is not None:
-        assert caught.value.parameter == parameter
+    assert {name: getattr(caught.value, name) for name in fields} == fields
