@@ -9,8 +9,10 @@ import xarray
 
 import veilmap as vm
 from commands import run as command
-from veilmap import VeilmapError, layers
+from refusals import refused
+from veilmap import layers
 from veilmap.data.antennas import Antennas
+from veilmap.errors import ConfigurationError, DataError, RunFolderError
 from veilmap.federation.config import FORMAT, RunConfig
 from veilmap.federation.run_folder import RunFolder
 from veilmap.model.field import Field
@@ -127,7 +129,7 @@ def test_places_come_back_to_the_bit_and_no_station_is_none(tmp_path):
 )  # fmt: skip
 def test_damaged_stations_are_refused(tmp_path, text):
     (tmp_path / "base_stations.csv").write_text(text)
-    with pytest.raises(VeilmapError, match="base_stations.csv is damaged"):
+    with refused(DataError, tmp_path / "base_stations.csv", "bs,x,y,z"):
         RunFolder(tmp_path).base_stations()
 
 
@@ -138,8 +140,8 @@ def test_a_folder_of_another_format_is_refused(capsys, tmp_path):
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format": FORMAT - 1}))
     code, _, err = command(capsys, "export", str(tmp_path / "run"), str(tmp_path / "a.nc"))
     assert (code, err.count("\n")) == (2, 1)
-    assert "was written by another version of veilmap; train it anew" in err
-    with pytest.raises(VeilmapError, match="another version"):
+    assert "another version" in err
+    with refused(RunFolderError, tmp_path / "run", "version"):
         vm.train(
             data, GRID, rounds=1, seed=0, recording=vm.Recording(out=tmp_path / "run", resume=True)
         )
@@ -206,19 +208,22 @@ def test_the_spread_of_a_station_has_its_offsets_in_it():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "named"),
     [
-        (lambda: layers.gain(a_map(), MASTS["7"], station="8"), "no base station 8; there are 7, "),
-        (lambda: layers.los_probability(a_map(), MASTS["7"], station="8"), "no base station 8"),
-        (lambda: layers.spread([a_map()] * 2, MASTS["7"], station="8"), "no base station 8"),
-        (lambda: layers.gain(a_map(), MASTS["7"], station="7", azimuth=3), "not both"),
-        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["8"]), "no base station 8"),
-        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["7", "7"]), "1 .* have 2 ids"),
-        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["7"], azimuths=[1]), "not both"),
+        (lambda: layers.gain(a_map(), MASTS["7"], station="8"), ["station 8", "7, a,b, south"]),
+        (lambda: layers.los_probability(a_map(), MASTS["7"], station="8"), ["station 8"]),
+        (lambda: layers.spread([a_map()] * 2, MASTS["7"], station="8"), ["station 8"]),
+        (lambda: layers.gain(a_map(), MASTS["7"], station="7", azimuth=3), ["id", "antenna"]),
+        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["8"]), ["station 8"]),
+        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["7", "7"]), ["2 ids"]),
+        (
+            lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["7"], azimuths=[1]),
+            ["ids", "antennas"],
+        ),
     ],
 )
-def test_wrong_use_is_one_clear_line(wrong, message):
-    with pytest.raises(VeilmapError, match=message):
+def test_wrong_use_is_one_clear_line(wrong, named):
+    with refused(ConfigurationError, *named):
         wrong()
 
 
