@@ -496,11 +496,11 @@ def test_the_export_command_takes_an_azimuth_for_each_station(capsys, tmp_path):
     for options, message in (
         (
             [*bs, "--azimuth", "1", "--azimuth", "2"],
-            "given 2 times for 1 base stations named by place",
+            "2 times for 1 base stations",
         ),
-        ([*bs, "--beam-width", "65"], "--beam-width needs --azimuth"),
-        ([*bs, "--azimuth", "nan"], "azimuth must be finite"),
-        (["--layer", "los", *bs, "--azimuth", "1"], "los has no use for --azimuth"),
+        ([*bs, "--beam-width", "65"], "--beam-width"),
+        ([*bs, "--azimuth", "nan"], "not nan"),
+        (["--layer", "los", *bs, "--azimuth", "1"], "layer los"),
         (["--layer", "best-server", *bs, *bs, "--azimuth", "1"], "1 times for 2 base stations"),
     ):
         err = export(*options)[2]
