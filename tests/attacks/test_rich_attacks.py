@@ -182,9 +182,12 @@ def test_who_knows_the_whole_model_finds_users_better():
     apart = np.random.default_rng(7).normal(0, 4, len(scene.base_stations))
     data = replace(data, gain_db=data.gain_db + apart[data.bs])
     run = calibrated(
-        data, scene.grid, rounds=30, mechanism=vm.GeometryAligned(noise_budget=20),
+        data,
+        scene.grid,
+        rounds=30,
+        mechanism=vm.GeometryAligned(noise_budget=20),
         keep_uploads={9, 29},
-    )  # fmt: skip
+    )
     truth = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))
     medians = []
     for transcript in (run.transcript, with_two_laws_only(run.transcript)):

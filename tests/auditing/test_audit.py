@@ -291,8 +291,10 @@ def test_runs_of_the_same_name_do_not_overwrite_each_other(capsys, folders, tmp_
     )  # fmt: skip
     assert code == 0
     assert {path.name for path in (tmp_path / "both").iterdir()} == {
-        "1-aggregate", "2-aggregate", "tradeoff.png",
-    }  # fmt: skip
+        "1-aggregate",
+        "2-aggregate",
+        "tradeoff.png",
+    }
     assert len(json.loads((tmp_path / "all.json").read_text())) == 3  # two runs and the version
 
 

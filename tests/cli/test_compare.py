@@ -93,9 +93,11 @@ def test_scores_are_those_of_the_library(capsys, path, tmp_path):
     ends = np.vstack([data.user_xyz, data.bs_xyz])[:, :2]
     setting = ComparisonSettings(vm.Grid.covering(ends, 10.0), rounds=3)
     folds = [
-        next(compare.by_users(data, 3)), next(compare.by_blocks(data, 3, block=40.0)),
-        next(compare.few_links(data, 40, 3)), next(compare.few_links(data, 60, 3)),
-    ]  # fmt: skip
+        next(compare.by_users(data, 3)),
+        next(compare.by_blocks(data, 3, block=40.0)),
+        next(compare.few_links(data, 40, 3)),
+        next(compare.few_links(data, 60, 3)),
+    ]
     compared = compare.methods(["log-distance", "k-nn", "central", "federated"], setting)
     expected = list(compare.compare(folds, compared))
     found = [compare.FoldScore(**one) for one in json.loads(scores.read_text())["scores"]]
@@ -151,8 +153,10 @@ def test_more_methods_schemes_and_folds_go_into_the_same_file(capsys, path, tmp_
     )  # fmt: skip
     assert code == 0
     assert learned == [
-        ("random users", 1, "k-nn"), ("20 links", 0, "k-nn"), ("20 links", 1, "k-nn"),
-    ]  # fmt: skip
+        ("random users", 1, "k-nn"),
+        ("20 links", 0, "k-nn"),
+        ("20 links", 1, "k-nn"),
+    ]
     assert "log-distance" not in out  # kept, but not asked for
     assert len(json.loads(scores.read_text())["scores"]) == 5
 

@@ -154,8 +154,9 @@ def maps_with_antennas(draw):
 
 def losses(radio_map, data):
     """F_i from predictions without a pattern, and the pattern link by link."""
-    known = dict(zip(SECTORS.stations, zip(SECTORS.azimuths, SECTORS.beam_widths, strict=True),
-                     strict=True))  # fmt: skip
+    known = dict(
+        zip(SECTORS.stations, zip(SECTORS.azimuths, SECTORS.beam_widths, strict=True), strict=True)
+    )
     pattern = [
         plain_pattern(*known[bs], user, mast) if bs in known else 0.0
         for bs, user, mast in zip(data.bs, data.user_xyz, data.bs_xyz, strict=True)
@@ -248,9 +249,12 @@ def test_attackers_who_take_antennas_to_be_isotropic_expect_the_right_gradients(
     antennas = Antennas(range(6), rng.uniform(0, 360, 6))
     city = vm.RadioMap(scene.grid, scene.heights, antennas=antennas)
     at_place = vm.Measurements(
-        np.zeros(6), np.repeat(place, 6, axis=0), scene.base_stations, np.full(6, -80.0),
+        np.zeros(6),
+        np.repeat(place, 6, axis=0),
+        scene.base_stations,
+        np.full(6, -80.0),
         np.arange(6),
-    )  # fmt: skip
+    )
     heard = replace(at_place, gain_db=city.predict_links(at_place))
     believed = vm.RadioMap(scene.grid, np.full(scene.grid.cells, 4.0), antennas=antennas)
     sent = vm.local_gradients(believed, heard).height_gradient
@@ -382,8 +386,9 @@ def test_azimuths_of_a_file_of_stations_reach_a_trained_map(capsys, tmp_path):
     assert vm.Run.load(tmp_path / "run").radio_map.antennas == reading.measurements.antennas
     assert command(capsys, *train, "--no-antennas", "--out", str(tmp_path / "plain"))[0] == 0
     assert vm.Run.load(tmp_path / "plain").radio_map.antennas is None
-    code, _, err = command(capsys, *train, "--no-antennas", "--resume", "--out",
-                           str(tmp_path / "run"))  # fmt: skip
+    code, _, err = command(
+        capsys, *train, "--no-antennas", "--resume", "--out", str(tmp_path / "run")
+    )
     assert (code, err.count("\n")) == (2, 1)
     assert "antennas was" in err
     export = ["export", str(tmp_path / "run"), str(tmp_path / "server.nc")]
@@ -402,9 +407,10 @@ def test_replicas_know_the_antennas_that_the_run_knew(capsys, tmp_path, monkeypa
     )
     trained_on, really = [], layers.bootstrap
     monkeypatch.setattr(
-        layers, "bootstrap", lambda links, *rest, **options: trained_on.append(links)
-        or really(links, *rest, **options),
-    )  # fmt: skip
+        layers,
+        "bootstrap",
+        lambda links, *rest, **options: trained_on.append(links) or really(links, *rest, **options),
+    )
     code, _, err = command(
         capsys, "export", str(tmp_path / "run"), str(tmp_path / "a.nc"), "--layer", "uncertainty",
         "--data", str(tmp_path / "links.csv"), "--bs", "30,30,20", "--bootstrap", "2",

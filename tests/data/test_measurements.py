@@ -89,12 +89,14 @@ def test_duplicates_are_rows_equal_in_every_column():
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["a", "b"]), st.sampled_from([0.0, -0.0, 1.0]),
+            st.sampled_from(["a", "b"]),
+            st.sampled_from([0.0, -0.0, 1.0]),
             st.sampled_from([-80.0, -90.0]),
         ),
-        min_size=1, max_size=30,
+        min_size=1,
+        max_size=30,
     )
-)  # fmt: skip
+)
 def test_duplicates_are_those_a_plain_search_finds(rows):
     seen, again = set(), []
     for number, row in enumerate(rows):

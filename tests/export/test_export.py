@@ -52,8 +52,9 @@ def test_gdal_finds_every_cell_of_a_geotiff_at_its_place(tmp_path):
         found = np.array(list(raster.sample(GRID.centres)))[:, 0]
         np.testing.assert_array_equal(found, layer.values.ravel())
         # A place known by its latitude and longitude, moved to the map by GDAL.
-        longitude, latitude = pyproj.Transformer.from_crs(UTM, "EPSG:4326", always_xy=True)\
-            .transform(500_000 + 3 * 7.2, 5_400_000 + 3 * 5.8)  # fmt: skip
+        longitude, latitude = pyproj.Transformer.from_crs(
+            UTM, "EPSG:4326", always_xy=True
+        ).transform(500_000 + 3 * 7.2, 5_400_000 + 3 * 5.8)
         (x,), (y,) = transform("EPSG:4326", raster.crs, [longitude], [latitude])
         assert next(raster.sample([(x, y)]))[0] == layer.values[5, 7]
 
@@ -115,8 +116,11 @@ def test_a_picture_lies_where_its_world_file_says(tmp_path):
     layer = numbered()
     written = export.write(layer, tmp_path / "gain.png")
     assert [path.name for path in written.files] == [
-        "gain.png", "gain-legend.png", "gain.pgw", "gain.png.aux.xml",
-    ]  # fmt: skip
+        "gain.png",
+        "gain-legend.png",
+        "gain.pgw",
+        "gain.png.aux.xml",
+    ]
     assert sorted(tmp_path.iterdir()) == sorted(written.files)
     numbers = [float(line) for line in (tmp_path / "gain.pgw").read_text().splitlines()]
     assert numbers == [3.0, 0.0, 0.0, -3.0, 500_001.5, 5_400_022.5]

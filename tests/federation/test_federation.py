@@ -274,9 +274,12 @@ def stop_after(rounds):
 def test_a_stopped_run_goes_on_to_the_same_bits(town, tmp_path, stopped):
     scene, data = town
     options = {
-        "mechanism": ALIGNED, "rounds": 20, "seed": 3, "keep_uploads": {0, 15},
+        "mechanism": ALIGNED,
+        "rounds": 20,
+        "seed": 3,
+        "keep_uploads": {0, 15},
         "participation": vm.Participation(share=0.8, dropout=0.1),
-    }  # fmt: skip
+    }
     undisturbed = flat.train(data, scene.grid, **options)
     out = tmp_path / "run"
     with pytest.raises(StoppedError):

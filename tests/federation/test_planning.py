@@ -31,9 +31,7 @@ def test_more_noise_and_fewer_rounds_cost_more():
 
 @pytest.mark.parametrize("contribute", [1.0, 0.5])
 def test_a_plan_keeps_its_promise_as_training_would(contribute):
-    found = planning.plans(
-        20_000, 2.0, contribute=contribute, rounds=[60], groups=[1, 4],
-    )  # fmt: skip
+    found = planning.plans(20_000, 2.0, contribute=contribute, rounds=[60], groups=[1, 4])
     for plan in found:
         each = plan.participation.rounds_each(60)
         assert each == (60 if plan.participation.groups == 1 else 15)

@@ -262,15 +262,16 @@ def test_a_ledger_that_lacks_opened_sums_is_refused(town, tmp_path, lost):
 def test_a_run_that_has_opened_nothing_yet_has_a_ledger_that_says_so(town, tmp_path):
     scene, data = town
     options = {
-        "mechanism": vm.AggregateGaussian(epsilon=8.0, delta=1e-3, dropout=0.5), "rounds": 2,
-        "participation": vm.Participation(dropout=0.5), "out": tmp_path / "run",
+        "mechanism": vm.AggregateGaussian(epsilon=8.0, delta=1e-3, dropout=0.5),
+        "rounds": 2,
+        "participation": vm.Participation(dropout=0.5),
+        "out": tmp_path / "run",
         "checkpoint_every": 1,
-    }  # fmt: skip
+    }
     # A seed whose first round too few answer.
     seed = next(
-        seed for seed in range(100)
-        if options["participation"].draw(seed, 0, 12).answers.sum() < 6
-    )  # fmt: skip
+        seed for seed in range(100) if options["participation"].draw(seed, 0, 12).answers.sum() < 6
+    )
 
     def stop(row):
         raise KeyboardInterrupt

@@ -343,8 +343,10 @@ def test_messages_survive_the_way(town):
     received = asked.broadcast.radio_map
     np.testing.assert_array_equal(received.heights, radio_map.heights)
     assert (received.propagation, received.sharpness, received.grid) == (theta, 0.37, scene.grid)
-    updates = [Update(u, 7, 10 + i, rng.normal(size=5), rng.normal(size=4))
-               for i, u in enumerate(["a", "b"])]  # fmt: skip
+    updates = [
+        Update(u, 7, 10 + i, rng.normal(size=5), rng.normal(size=4))
+        for i, u in enumerate(["a", "b"])
+    ]
     back = records.read_answer(records.answer(updates))
     for one, other in zip(back, updates, strict=True):
         assert (one.client, one.round, one.weight) == (other.client, other.round, other.weight)

@@ -270,8 +270,9 @@ def test_wide_tables_are_unpivoted(tmp_path):
         assert len(data) == 18
         assert_all_accounted(reading)
         assert left_out(reading)["a base station's value is -101, the missing-value sentinel"] == [
-            2, 7,
-        ]  # fmt: skip
+            2,
+            7,
+        ]
         assert data.gain_db[data.bs == "north"].tolist() == table["north"].tolist()
         np.testing.assert_array_equal(data.user_xyz[data.bs == "south"][0], data.user_xyz[2])
     with refused(ConfigurationError, parameter="wide"):
@@ -295,8 +296,9 @@ def test_tracks_are_split_at_gaps_whatever_their_order(tmp_path):
         reading = read_walk(tmp_path, table | {"time": text})
         assert reading.measurements.user.tolist() == users
     assert read_walk(tmp_path, table | {"time": [f"{t}+02:00" for t in iso]}).time_range == (
-        "2023-11-14T20:13:20Z", "2023-11-14T20:20:02Z",
-    )  # fmt: skip
+        "2023-11-14T20:13:20Z",
+        "2023-11-14T20:20:02Z",
+    )
     table["device"] = ["a", "b"] * 4 + ["a"]
     assert len(read_walk(tmp_path, table).measurements.users) == 6
 
@@ -409,9 +411,11 @@ def test_geopackages_of_points(tmp_path):
     sites = np.array([STATIONS[name][::-1] for name in STATIONS])
     x, y = Transformer.from_crs("EPSG:4326", "EPSG:25832", always_xy=True).transform(*sites.T)
     stations = write_points(
-        tmp_path / "sites.gpkg", {"bs": np.array(list(STATIONS), dtype=object)},
-        np.column_stack([x, y]), "EPSG:25832",
-    )  # fmt: skip
+        tmp_path / "sites.gpkg",
+        {"bs": np.array(list(STATIONS), dtype=object)},
+        np.column_stack([x, y]),
+        "EPSG:25832",
+    )
     options = {"columns": WALK, "stations": stations, "bs_height": 30, "split_gap": 60}
     data = read_measurements(path, **options).measurements
     assert data.crs == "EPSG:25832"
@@ -537,8 +541,10 @@ def test_swapped_degrees_are_noticed(tmp_path):
     far = table | {"latitude": table["longitude"] - 130, "longitude": table["latitude"]}
     with refused(DataError, "40 rows", "90°", "180°"):
         read_walk(tmp_path, far)
-    none = table | {"latitude": np.where(np.arange(40) == 4, 0, table["latitude"]),
-                    "longitude": np.where(np.arange(40) == 4, 0, table["longitude"])}  # fmt: skip
+    none = table | {
+        "latitude": np.where(np.arange(40) == 4, 0, table["latitude"]),
+        "longitude": np.where(np.arange(40) == 4, 0, table["longitude"]),
+    }
     with refused(BadRowsError, "1 of 40", "0° north, 0° east", "line 6"):
         read_walk(tmp_path, none)
 
@@ -586,8 +592,9 @@ def test_one_in_a_hundred_rows_broken(tmp_path):
     assert_all_accounted(reading)
     assert len(reading.measurements) == 99_000
     named = sorted(row for rows in left_out(reading).values() for row in rows)
-    intact = pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(
-        invalid_row_handler=lambda row: "skip"))  # fmt: skip
+    intact = pa.csv.read_csv(
+        path, parse_options=pa.csv.ParseOptions(invalid_row_handler=lambda row: "skip")
+    )
     assert len(named) == 1000
     assert intact.num_rows + sum(len(lines[n - 1].split(",")) != 9 for n in named) == 100_000
     kept = np.setdiff1d(np.arange(100_000), np.array(named) - 2)

@@ -121,10 +121,11 @@ def test_resampling_draws_whole_users_under_new_ids():
     for user in drawn.users.tolist():
         own = drawn.of_user(user)
         matching = [
-            name for name, one in originals.items()
+            name
+            for name, one in originals.items()
             if np.array_equal(one.user_xyz, own.user_xyz)
             and np.array_equal(one.gain_db, own.gain_db)
-        ]  # fmt: skip
+        ]
         sources += matching
     assert len(sources) == 5  # everyone drawn is somebody, with all rows
     assert len(set(sources)) < 5  # and with this seed someone was drawn twice

@@ -42,11 +42,12 @@ def a_map(seed=0):
     coarse = vm.Grid(40.0, (3, 3), (100.0, -20.0))
     values = rng.normal(0, 3, (len(MASTS), *coarse.shape))
     return vm.RadioMap(
-        GRID, rng.uniform(-5, 25, GRID.shape),
+        GRID,
+        rng.uniform(-5, 25, GRID.shape),
         offsets=Offsets((7, "a,b", "south"), ("old", "new"), (-7.0, 2.5, 4.0, 30.0, 50.0)),
         field=Field(coarse, np.array([*MASTS.values()]), values, tuple(MASTS)),
         antennas=some_links().antennas,
-    )  # fmt: skip
+    )
 
 
 def by_hand(radio_map, station, places):
@@ -56,9 +57,12 @@ def by_hand(radio_map, station, places):
     offset = dict(zip(map(str, radio_map.offsets.stations), radio_map.offsets.values, strict=False))
     pattern = radio_map.antennas.of(ids, places, mast)
     masts = np.tile(mast, (len(places), 1))
-    return laws.predict(places, mast) + offset[station] + pattern + radio_map.field.at(
-        places, masts, ids
-    )  # fmt: skip
+    return (
+        laws.predict(places, mast)
+        + offset[station]
+        + pattern
+        + radio_map.field.at(places, masts, ids)
+    )
 
 
 def places(altitude=1.5):
@@ -180,8 +184,10 @@ def test_a_layer_names_its_station():
     details = {"base_station": "7", "offset_db": -7.0, "azimuth_deg": 90.0, "beam_width_deg": 65.0}
     assert layer.attributes == {"base_station_m": MASTS["7"]} | details
     assert layers.gain(a_map(), MASTS["a,b"], station="a,b").attributes.keys() == {
-        "base_station_m", "base_station", "offset_db",
-    }  # fmt: skip
+        "base_station_m",
+        "base_station",
+        "offset_db",
+    }
     los = layers.los_probability(a_map(), MASTS["7"], station="7")
     assert los.attributes["base_station"] == "7"
     assert los.long_name == "probability of line of sight to base station 7"

@@ -133,9 +133,11 @@ def test_fitted_theta_has_no_gradient_left():
     data = scene.measure(users=30, links_per_user=40, seed=0)
     data = replace(data, device=np.where(data.user % 2, "phone", "modem"))
     start = vm.RadioMap(
-        scene.grid, scene.heights, vm.Propagation.of_degrees(3),
+        scene.grid,
+        scene.heights,
+        vm.Propagation.of_degrees(3),
         offsets=Offsets(np.unique(data.bs).tolist(), ["phone", "modem"]),
-    )  # fmt: skip
+    )
     found = vm.local_gradients(start.fit_propagation(data), data)
     total = found.counts @ found.theta_gradient / found.counts.sum()
     assert np.abs(total).max() < 1e-7
@@ -161,13 +163,16 @@ def test_offsets_of_stations_and_devices_are_learned_with_theta():
     new, old = offsets.values[12:]
     assert old - new == pytest.approx(-6.0, abs=1.0)
     blind = vm.train(uneven, scene.grid, rounds=120, seed=0)
-    error = {name: np.abs(run.radio_map.predict_links(uneven) - uneven.gain_db).mean()
-             for name, run in (("learned", learned), ("blind", blind))}  # fmt: skip
+    error = {
+        name: np.abs(run.radio_map.predict_links(uneven) - uneven.gain_db).mean()
+        for name, run in (("learned", learned), ("blind", blind))
+    }
     assert error["learned"] < 0.6 * error["blind"]
 
 
-@pytest.mark.parametrize("mechanism", [vm.GeometryAligned(noise_budget=10),
-                                       vm.AggregateGaussian(epsilon=8, delta=1e-3)])  # fmt: skip
+@pytest.mark.parametrize(
+    "mechanism", [vm.GeometryAligned(noise_budget=10), vm.AggregateGaussian(epsilon=8, delta=1e-3)]
+)
 def test_rich_maps_train_resume_and_load_like_plain_ones(mechanism, tmp_path):
     scene = vm.Scene.synthetic(4, base_stations=5, cell_size=10.0)
     data = scene.measure(users=8, links_per_user=5, seed=0)
@@ -204,8 +209,11 @@ def test_three_laws_tell_what_two_cannot():
     # A street canyon's world: the deeper a link is blocked, the weaker.
     scene = vm.Scene.synthetic(2)
     data = scene.measure(users=80, links_per_user=60, seed=0)
-    truth = vm.RadioMap(scene.grid, scene.heights, vm.Propagation(
-        -35.0, -20.0, -75.0, -32.0, (Law(-50.0, -24.0, 0.03),)))  # fmt: skip
+    truth = vm.RadioMap(
+        scene.grid,
+        scene.heights,
+        vm.Propagation(-35.0, -20.0, -75.0, -32.0, (Law(-50.0, -24.0, 0.03),)),
+    )
     noise = np.random.default_rng(0).normal(0, 2, len(data))
     data = replace(data, gain_db=truth.predict_links(data) + noise)
     learn, unseen = data.split_by_user(0.25, seed=0)

@@ -56,9 +56,11 @@ def street(seed=0, users=6):
     counts = rng.integers(1, 6, users)
     user = np.repeat(np.arange(users), counts)
     data = vm.Measurements(
-        user, rng.uniform([-10, 30, 1], [90, 110, 2], (len(user), 3)),
-        STATIONS[rng.integers(0, 2, len(user))], rng.normal(-80, 8, len(user)),
-    )  # fmt: skip
+        user,
+        rng.uniform([-10, 30, 1], [90, 110, 2], (len(user), 3)),
+        STATIONS[rng.integers(0, 2, len(user))],
+        rng.normal(-80, 8, len(user)),
+    )
     field = Field(GRID, STATIONS, rng.normal(size=(2, 4, 5)))
     ground = vm.Grid(10.0, (8, 10), (-10.0, 30.0))
     return vm.RadioMap(ground, np.full(80, -5.0), field=field), data
@@ -115,9 +117,11 @@ def test_the_field_is_the_least_squares_solution():
 def shadowed():
     scene = vm.Scene.synthetic(1, base_stations=10)
     options = {"links_per_user": 10, "shadowing_db": 8.0, "shadowing_distance": 60.0}
-    return scene, scene.measure(users=250, seed=0, **options), scene.measure(
-        users=150, seed=1, **options
-    )  # fmt: skip
+    return (
+        scene,
+        scene.measure(users=250, seed=0, **options),
+        scene.measure(users=150, seed=1, **options),
+    )
 
 
 def test_a_field_learns_what_obstacles_cannot(shadowed):

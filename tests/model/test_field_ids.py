@@ -131,14 +131,18 @@ def test_a_run_learns_a_field_for_each_receiver_on_a_mast():
 
 def test_stations_are_told_apart_by_place_and_id():
     data = vm.Measurements(
-        np.arange(6), np.random.default_rng(0).uniform(0, 9, (6, 3)),
-        np.array([MAST, MAST, OTHER, MAST, OTHER, MAST]), np.full(6, -80.0),
+        np.arange(6),
+        np.random.default_rng(0).uniform(0, 9, (6, 3)),
+        np.array([MAST, MAST, OTHER, MAST, OTHER, MAST]),
+        np.full(6, -80.0),
         bs=np.array(["b", "a", "b", "b", "b", "a"]),
-    )  # fmt: skip
+    )
     masts, ids = data.stations
     assert sorted(zip(map(tuple, masts.tolist()), ids, strict=True)) == [
-        ((0.0, 40.0, 30.0), "a"), ((0.0, 40.0, 30.0), "b"), ((55.0, 90.0, 25.0), "b"),
-    ]  # fmt: skip
+        ((0.0, 40.0, 30.0), "a"),
+        ((0.0, 40.0, 30.0), "b"),
+        ((55.0, 90.0, 25.0), "b"),
+    ]
 
 
 def test_the_fingerprint_tells_ids_of_stations_and_devices(tmp_path):

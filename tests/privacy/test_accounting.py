@@ -56,9 +56,12 @@ def test_the_bound_for_secret_sampling_is_its_formula_term_by_term():
         for term in range(2, order + 1):
             factor = 1 if term == 2 else 3
             total += (
-                factor * math.comb(order, term) * (1 - q) ** (order - term) * q**term
+                factor
+                * math.comb(order, term)
+                * (1 - q) ** (order - term)
+                * q**term
                 * math.exp((term - 1) * rho * term)
-            )  # fmt: skip
+            )
         assert found == pytest.approx(min(math.log(total) / (order - 1), rho * order), rel=1e-12)
 
 

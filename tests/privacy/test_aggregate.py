@@ -132,9 +132,11 @@ def test_a_gradient_of_theta_is_clipped_and_keeps_its_direction(length):
     # By gain at 100 m and slope, in which θ is clipped.
     slopes = np.linalg.solve(at_100_m(2), axis * length * mechanism.theta_clip)
     raw = Contribution(
-        np.zeros((users, GRID.cells)), np.tile(slopes, (users, 1)), np.ones(users),
+        np.zeros((users, GRID.cells)),
+        np.tile(slopes, (users, 1)),
+        np.ones(users),
         np.zeros((users, 2)),
-    )  # fmt: skip
+    )
     whole = without_noise(mechanism, raw)[:, GRID.cells :]
     _, mean = mechanism.read(np.zeros(GRID.cells), whole.sum(axis=0), users)
     seen = at_100_m(2) @ mean

@@ -32,10 +32,13 @@ def square(x, y, side):
 
 def geojson(path, *features):
     found = [
-        {"type": "Feature", "properties": properties,
-         "geometry": {"type": "Polygon", "coordinates": [ring]}}
+        {
+            "type": "Feature",
+            "properties": properties,
+            "geometry": {"type": "Polygon", "coordinates": [ring]},
+        }
         for ring, properties in features
-    ]  # fmt: skip
+    ]
     path.write_text(json.dumps({"type": "FeatureCollection", "features": found}))
     return path
 
@@ -122,8 +125,10 @@ def test_footprints_without_heights_say_what_there_is(tmp_path):
 
 def test_overlapping_buildings_become_the_highest_at_every_place():
     rng = np.random.default_rng(0)
-    boxes = [Building(shapely.box(x, y, x + w, y + h), tall) for x, y, w, h, tall in
-             rng.uniform([0, 0, 5, 5, 3], [80, 80, 40, 40, 50], (25, 5))]  # fmt: skip
+    boxes = [
+        Building(shapely.box(x, y, x + w, y + h), tall)
+        for x, y, w, h, tall in rng.uniform([0, 0, 5, 5, 3], [80, 80, 40, 40, 50], (25, 5))
+    ]
     apart = without_overlaps(boxes)
     shapes = [b.footprint for b in apart]
     assert shapely.union_all(shapes).area == pytest.approx(sum(s.area for s in shapes), rel=1e-9)

@@ -339,9 +339,12 @@ def test_a_real_deployment_opens_only_sums(tmp_path):
     assert done.returncode == 0, done.stderr + logs(federation)
     scene = vm.Scene.synthetic(0)
     here = vm.train(
-        scene.measure(users=3, seed=0), scene.grid, rounds=1, seed=5,
+        scene.measure(users=3, seed=0),
+        scene.grid,
+        rounds=1,
+        seed=5,
         mechanism=vm.AggregateGaussian(delta=1e-3),
-    )  # fmt: skip
+    )
     there = vm.Run.load(federation.folder / "run")
     np.testing.assert_allclose(there.radio_map.heights, here.radio_map.heights, rtol=1e-9)
     assert [row.clients for row in there.history] == [3]

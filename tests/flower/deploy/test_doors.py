@@ -72,8 +72,9 @@ def test_what_nodes_call_exists_and_registers_nobody():
     fleet = {route.path for route in fleet_router.routes}
     assert fleet > superlink.NODE_CALLS
     assert {path.rpartition("/")[2] for path in fleet - superlink.NODE_CALLS} == {
-        "register-node", "unregister-node"
-    }  # fmt: skip
+        "register-node",
+        "unregister-node",
+    }
 
 
 @pytest.mark.parametrize("path", sorted({route.path for route in control_router.routes}))

@@ -53,7 +53,7 @@ def training(town, mechanism=FORMAL, rounds=3, **options):
         RunConfig(scene.grid, mechanism, "sums", rounds, 5, vm.NoiseAwareStep(), crowd),
         public=Public(*data.stations),
         **grouped({"keep_uploads": "all"} | options, recording=vm.Recording),
-    )  # fmt: skip
+    )
 
 
 ENROLLED = {}
