@@ -59,11 +59,14 @@ def test_kernels_are_found_compiled_by_the_next_process(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     hits = [
         subprocess.run(
-            [sys.executable, "-c", GROUPED], check=True, capture_output=True, text=True,
+            [sys.executable, "-c", GROUPED],
+            check=True,
+            capture_output=True,
+            text=True,
             env=environment,
         ).stdout.strip()
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     assert hits == ["0", "1"]
 
 

@@ -328,9 +328,12 @@ def sums_of(transcript, *groups):
         rows = [seen.clients.index(client) for client in group]
         broadcast = replace(seen.broadcast, round=number)
         rounds[number] = SeenSum(
-            broadcast, tuple(group), seen.uploads[rows].mean(axis=0).astype(np.float64),
-            seen.theta_gradient[rows].mean(axis=0), int(seen.weight[rows].sum()),
-        )  # fmt: skip
+            broadcast,
+            tuple(group),
+            seen.uploads[rows].mean(axis=0).astype(np.float64),
+            seen.theta_gradient[rows].mean(axis=0),
+            int(seen.weight[rows].sum()),
+        )
     return replace(transcript, rounds=rounds, server_sees="sums")
 
 

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 import flat
 import veilmap as vm
 from commands import run as command
+from refusals import refused
 from strategies import rich_maps_and_data
 from veilmap._kernels import candidates as kernels
 from veilmap._kernels.arguments import Sites
 from veilmap.attacks import GradientInversion, MatchedFilter
 from veilmap.attacks.candidates import Candidates, expected_gradients
+from veilmap.errors import DataError
 from veilmap.federation import NoiseAwareStep, Run
 from veilmap.model.offsets import Offsets
 
@@ -147,7 +149,7 @@ def test_a_damaged_list_of_base_stations_is_named(sectors, tmp_path, content):
     scene, data = sectors
     calibrated(data, scene.grid, rounds=1, out=tmp_path / "run")
     (tmp_path / "run" / "base_stations.csv").write_text(content)
-    with pytest.raises(vm.VeilmapError, match=r"base_stations\.csv is damaged"):
+    with refused(DataError, tmp_path / "run" / "base_stations.csv", "bs,x,y,z"):
         Run.load(tmp_path / "run")
 
 
@@ -180,9 +182,12 @@ def test_who_knows_the_whole_model_finds_users_better():
     apart = np.random.default_rng(7).normal(0, 4, len(scene.base_stations))
     data = replace(data, gain_db=data.gain_db + apart[data.bs])
     run = calibrated(
-        data, scene.grid, rounds=30, mechanism=vm.GeometryAligned(noise_budget=20),
+        data,
+        scene.grid,
+        rounds=30,
+        mechanism=vm.GeometryAligned(noise_budget=20),
         keep_uploads={9, 29},
-    )  # fmt: skip
+    )
     truth = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))
     medians = []
     for transcript in (run.transcript, with_two_laws_only(run.transcript)):

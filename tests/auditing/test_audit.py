@@ -291,18 +291,20 @@ def test_runs_of_the_same_name_do_not_overwrite_each_other(capsys, folders, tmp_
     )  # fmt: skip
     assert code == 0
     assert {path.name for path in (tmp_path / "both").iterdir()} == {
-        "1-aggregate", "2-aggregate", "tradeoff.png",
-    }  # fmt: skip
+        "1-aggregate",
+        "2-aggregate",
+        "tradeoff.png",
+    }
     assert len(json.loads((tmp_path / "all.json").read_text())) == 3  # two runs and the version
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "holds no run"),
-        (["{unkept}"], "train with keep_uploads"),
-        (["{aligned}", "--rounds", "2"], "round 2 was not kept; there are 1, 3, 6"),
-        (["{aligned}", "--rounds", "x"], "--rounds takes rounds such as 1,50"),
+        (["nowhere"], "config.json"),
+        (["{unkept}"], "keep_uploads"),
+        (["{aligned}", "--rounds", "2"], "1, 3, 6"),
+        (["{aligned}", "--rounds", "x"], "--rounds"),
         (["{aligned}", "--data", "{test}"], "trained on other measurements"),
     ],
 )
@@ -318,14 +320,14 @@ def test_wrong_audit_commands_end_in_one_line(capsys, folders, arguments, messag
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--mechanism", "aligned", "--epsilon", "8"], "GeometryAligned has no ε: it is obfusc"),
-        (["--mechanism", "none", "--delta", "1e-6"], "NoNoise has no ε"),
-        (["--mechanism", "aggregate", "--delta", "0.1"], "not below 1/N"),
-        (["--mechanism", "aggregate", "--server-sees", "uploads"], "protects only sums"),
-        (["--mechanism", "aggregate", "--delta", "1e-3", "--dropout", "0.3"], "noise shares allow"),
-        (["--mechanism", "none", "--budget", "3"], "the mechanism none has no --budget"),
-        (["--server-sees", "sums", "--share", "0.1"], "sum over a cohort of 1"),
-        (["--server-sees", "nothing"], "--server-sees is"),
+        (["--mechanism", "aligned", "--epsilon", "8"], "GeometryAligned"),
+        (["--mechanism", "none", "--delta", "1e-6"], "NoNoise"),
+        (["--mechanism", "aggregate", "--delta", "0.1"], "δ = 0.1"),
+        (["--mechanism", "aggregate", "--server-sees", "uploads"], "server_sees='sums'"),
+        (["--mechanism", "aggregate", "--delta", "1e-3", "--dropout", "0.3"], "30%"),
+        (["--mechanism", "none", "--budget", "3"], "--budget"),
+        (["--server-sees", "sums", "--share", "0.1"], "cohort of 1"),
+        (["--server-sees", "nothing"], "'nothing'"),
     ],
 )
 def test_promises_that_cannot_be_kept_end_in_one_line(capsys, folders, tmp_path, options, message):

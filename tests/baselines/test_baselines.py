@@ -70,9 +70,11 @@ def test_kriging_copes_with_few_repeated_or_equal_measurements(city):
         OrdinaryKriging().fit(flat).predict(data.user_xyz, data.bs_xyz), -80.0
     )
     again = vm.Measurements(
-        np.tile(data.user, 2), np.tile(data.user_xyz, (2, 1)), np.tile(data.bs_xyz, (2, 1)),
+        np.tile(data.user, 2),
+        np.tile(data.user_xyz, (2, 1)),
+        np.tile(data.bs_xyz, (2, 1)),
         np.concatenate([data.gain_db, data.gain_db + 1]),
-    )  # fmt: skip
+    )
     assert np.isfinite(OrdinaryKriging().fit(again).predict(data.user_xyz, data.bs_xyz)).all()
 
 
@@ -169,9 +171,12 @@ def town(links=900, seed=0, noise_db=0.5, hills_db=0.0):
     hills = hills_db * np.sin(x / 40.0 + number) * np.cos(y / 40.0)
     gain = -30.0 - 25.0 * log_distance(user_xyz, MASTS[number]) + hills + OFFSETS[number]
     return vm.Measurements(
-        np.arange(links), user_xyz, MASTS[number], gain + rng.normal(0, noise_db, links),
+        np.arange(links),
+        user_xyz,
+        MASTS[number],
+        gain + rng.normal(0, noise_db, links),
         bs=NAMES[number],
-    )  # fmt: skip
+    )
 
 
 ALL = {
@@ -327,7 +332,9 @@ def test_boosting_takes_more_stations_than_categories(stations):
     rng = np.random.default_rng(0)
     ends = rng.uniform(0, 100, (2, 2 * stations, 3))
     data = vm.Measurements(
-        np.arange(2 * stations), *ends, rng.normal(-80, 5, 2 * stations),
+        np.arange(2 * stations),
+        *ends,
+        rng.normal(-80, 5, 2 * stations),
         bs=np.arange(2 * stations) % stations,
-    )  # fmt: skip
+    )
     assert np.isfinite(GradientBoosting(3).fit(data).predict_links(data)).all()

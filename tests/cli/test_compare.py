@@ -93,9 +93,11 @@ def test_scores_are_those_of_the_library(capsys, path, tmp_path):
     ends = np.vstack([data.user_xyz, data.bs_xyz])[:, :2]
     setting = ComparisonSettings(vm.Grid.covering(ends, 10.0), rounds=3)
     folds = [
-        next(compare.by_users(data, 3)), next(compare.by_blocks(data, 3, block=40.0)),
-        next(compare.few_links(data, 40, 3)), next(compare.few_links(data, 60, 3)),
-    ]  # fmt: skip
+        next(compare.by_users(data, 3)),
+        next(compare.by_blocks(data, 3, block=40.0)),
+        next(compare.few_links(data, 40, 3)),
+        next(compare.few_links(data, 60, 3)),
+    ]
     compared = compare.methods(["log-distance", "k-nn", "central", "federated"], setting)
     expected = list(compare.compare(folds, compared))
     found = [compare.FoldScore(**one) for one in json.loads(scores.read_text())["scores"]]
@@ -151,8 +153,10 @@ def test_more_methods_schemes_and_folds_go_into_the_same_file(capsys, path, tmp_
     )  # fmt: skip
     assert code == 0
     assert learned == [
-        ("random users", 1, "k-nn"), ("20 links", 0, "k-nn"), ("20 links", 1, "k-nn"),
-    ]  # fmt: skip
+        ("random users", 1, "k-nn"),
+        ("20 links", 0, "k-nn"),
+        ("20 links", 1, "k-nn"),
+    ]
     assert "log-distance" not in out  # kept, but not asked for
     assert len(json.loads(scores.read_text())["scores"]) == 5
 
@@ -176,7 +180,7 @@ def test_scores_of_other_settings_are_not_mixed(capsys, path, tmp_path, other):
         options = ()
     code, out, err = compare_by_command(capsys, path, *SMALL, *options, "--json", scores)
     assert (code, out) == (2, "")
-    assert "was made from other data or settings; name another file" in err
+    assert "other data or settings" in err
     assert scores.read_text() == before
 
 
@@ -187,21 +191,21 @@ def test_what_is_not_a_comparison_is_left_alone(capsys, path, tmp_path):
         other.write_text(text)
         code, _, err = compare_by_command(capsys, path, *SMALL, "--json", other)
         assert code == 2
-        assert "is not a comparison; name another file" in err
+        assert "not a comparison" in err
         assert other.read_text() == text
     code, _, err = compare_by_command(capsys, path, *SMALL, "--json", path / "scores.json")
     assert code == 2
-    assert "is a file; name a folder" in err
+    assert "is a file" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["none.csv"], "none.csv does not exist"),
-        (["links.parquet", "--methods", "nonsense"], "there is no method 'nonsense'; there are"),
-        (["links.parquet", "--methods", "k-nn,k-nn"], "a method is named twice"),
-        (["links.parquet", "--schemes", "nonsense"], "schemes takes users, blocks and few"),
-        (["links.parquet", "--schemes", ","], "schemes takes users, blocks and few"),
+        (["none.csv"], "none.csv"),
+        (["links.parquet", "--methods", "nonsense"], "'nonsense'"),
+        (["links.parquet", "--methods", "k-nn,k-nn"], "twice"),
+        (["links.parquet", "--schemes", "nonsense"], "--schemes"),
+        (["links.parquet", "--schemes", ","], "--schemes"),
         (["links.parquet", "--few", "x"], "--few"),
         (["links.parquet", "--few", ""], "--few"),
         (["links.parquet", "--block", "0"], "--block"),
@@ -209,16 +213,16 @@ def test_what_is_not_a_comparison_is_left_alone(capsys, path, tmp_path):
         (["links.parquet", "--schemes", "users", "--budget", "-1"], "--budget"),
         (["links.parquet", "--schemes", "users", "--epsilon", "0"], "--epsilon"),
         (["links.parquet", "--schemes", "users", "--delta", "2"], "--delta"),
-        (["links.parquet", "--few", "5"], "links must be at least 10"),
-        (["links.parquet", "--few", "5000"], "links to take 5000 from"),
-        (["links.parquet", "--folds", "31"], "30 groups cannot be divided into 31 folds"),
+        (["links.parquet", "--few", "5"], "10, not 5"),
+        (["links.parquet", "--few", "5000"], "192 links"),
+        (["links.parquet", "--folds", "31"], "31 folds"),
         (["links.parquet", "--folds", "1"], "--folds"),
         (["links.parquet", "--first", "0"], "--first"),
         (["links.parquet", "--rounds", "1"], "--rounds"),
         (["links.parquet", "--block", "-3"], "--block"),
-        (["links.parquet", "--block", "1000"], "groups cannot be divided"),
+        (["links.parquet", "--block", "1000"], "blocks of 1000 m"),
         (["links.parquet", "--cell-size", "-1"], "--cell-size"),
-        (["links.parquet", "--calibrate", "masts"], "calibrate takes stations and devices"),
+        (["links.parquet", "--calibrate", "masts"], "--calibrate"),
         (["links.parquet", "--buildings", "none.tif"], "none.tif"),
     ],
 )
@@ -242,7 +246,7 @@ def test_links_at_one_place_cannot_be_compared(capsys, tmp_path):
     street(user_xyz=place, bs_xyz=place).save(tmp_path / "links.csv")
     code, out, err = compare_by_command(capsys, tmp_path / "links.csv", *SMALL)
     assert (code, out) == (2, "")
-    assert "all users and base stations are at one place" in err
+    assert "one place" in err
 
 
 def test_users_at_one_place_can_be_compared_but_not_by_blocks(capsys, tmp_path):
@@ -250,7 +254,7 @@ def test_users_at_one_place_can_be_compared_but_not_by_blocks(capsys, tmp_path):
     assert compare_by_command(capsys, tmp_path / "links.csv", *SMALL)[0] == 0
     code, _, err = compare_by_command(capsys, tmp_path / "links.csv", "--schemes", "blocks")
     assert code == 2
-    assert "all users are at one place" in err
+    assert "one place" in err
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import xarray
 import flat
 import veilmap as vm
 from commands import run
+from refusals import refused
 from veilmap import layers
+from veilmap.errors import ConfigurationError
 from veilmap.federation.run_folder import RunFolder
 
 UTM = "EPSG:32633"
@@ -192,7 +194,7 @@ def test_a_step_rule_of_its_own_cannot_be_read_back(tmp_path):
         model=vm.Model(step=Own()),
         recording=vm.Recording(out=tmp_path / "run"),
     )
-    with pytest.raises(vm.VeilmapError, match="step rule of its own"):
+    with refused(ConfigurationError, "step rule"):
         RunFolder(tmp_path / "run").config().settings()
 
 
@@ -206,7 +208,7 @@ def test_a_run_that_started_from_buildings_cannot_be_read_back(tmp_path):
         model=vm.Model(buildings=scene.heights),
         recording=vm.Recording(out=tmp_path / "run"),
     )
-    with pytest.raises(vm.VeilmapError, match="started from buildings"):
+    with refused(ConfigurationError, "buildings"):
         RunFolder(tmp_path / "run").config().settings()
 
 
@@ -220,25 +222,25 @@ def test_a_run_with_one_station_needs_no_name_for_it(capsys, made, tmp_path):
 @pytest.mark.parametrize(
     ("source", "out", "more", "message"),
     [
-        ("utm.nc", "a.tif", [], "gain needs one base station: name it with --bs x,y,z"),
-        ("run", "a.tif", [], "name it with --station ID or --bs x,y,z; the run has 12, such as "),
-        ("utm.nc", "a.tif", ["--bs", "1,2,3", "--bs", "4,5,6"], "needs one base station"),
-        ("utm.nc", "a.tif", ["--bs", "1,2"], "--bs takes 3 numbers with commas between, not '1,2'"),
-        ("utm.nc", "a.tif", ["--bs", "1,2,nan"], "--bs takes 3 numbers"),
-        ("run", "a.tif", ["--bs-latlon", "48,15,20"], "--bs-latlon: the map has no coordinate"),
-        ("utm.nc", "a.tif", ["--bs-latlon", "98,15,20"], "latitude lies within"),
-        ("utm.nc", "a.tif", ["--layer", "wind"], "no layer 'wind'; there are gain, los"),
-        ("utm.nc", "a.tif", ["--layer", "heights", "--bs", "1,2,3"], "has no use for --bs"),
-        ("utm.nc", "a.bmp", ["--layer", "heights"], "layers are written as .tif"),
-        ("utm.nc", "a.csv", ["--layer", "heights"], "name a file of them"),
-        ("utm.nc", "a.tif", ["--layer", "heights", "--levels", "1"], "levels are for contour"),
-        ("utm.nc", "a.geojson", ["--bs", "1,2,3", "--levels", "low"], "--levels takes numbers"),
-        ("utm.nc", "a.nc", ["--layer", "best-server"], "has no base stations"),
+        ("utm.nc", "a.tif", [], "--bs x,y,z"),
+        ("run", "a.tif", [], "the run has 12"),
+        ("utm.nc", "a.tif", ["--bs", "1,2,3", "--bs", "4,5,6"], "--bs x,y,z"),
+        ("utm.nc", "a.tif", ["--bs", "1,2"], "not '1,2'"),
+        ("utm.nc", "a.tif", ["--bs", "1,2,nan"], "not '1,2,nan'"),
+        ("run", "a.tif", ["--bs-latlon", "48,15,20"], "--bs-latlon"),
+        ("utm.nc", "a.tif", ["--bs-latlon", "98,15,20"], "±90"),
+        ("utm.nc", "a.tif", ["--layer", "wind"], "'wind'; there are gain, los"),
+        ("utm.nc", "a.tif", ["--layer", "heights", "--bs", "1,2,3"], "heights"),
+        ("utm.nc", "a.bmp", ["--layer", "heights"], "a.bmp"),
+        ("utm.nc", "a.csv", ["--layer", "heights"], "(points)"),
+        ("utm.nc", "a.tif", ["--layer", "heights", "--levels", "1"], ".geojson"),
+        ("utm.nc", "a.geojson", ["--bs", "1,2,3", "--levels", "low"], "--levels"),
+        ("utm.nc", "a.nc", ["--layer", "best-server"], "--bs x,y,z"),
         ("utm.nc", "a.nc", ["--layer", "coverage"], "--data"),
-        ("utm.nc", "a.nc", ["--layer", "uncertainty", "--bs", "1,2,3"], "needs a run's folder"),
-        ("none.nc", "a.nc", [], "none.nc does not exist"),
-        ("links.csv", "a.nc", [], "is not a readable netCDF file"),
-        (".", "a.nc", [], "holds no run: it has no config.json"),
+        ("utm.nc", "a.nc", ["--layer", "uncertainty", "--bs", "1,2,3"], "run's folder"),
+        ("none.nc", "a.nc", [], "none.nc"),
+        ("links.csv", "a.nc", [], "netCDF"),
+        (".", "a.nc", [], "config.json"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(

@@ -181,10 +181,12 @@ def shown(table):
 
 def test_tables_show_a_scheme_each():
     scores = [
-        score(0, "k-nn", 5.0), score(1, "k-nn", 7.0),
-        score(0, "central", 4.25, model="no obstacles"), score(1, "central", 4.25, model="rich"),
+        score(0, "k-nn", 5.0),
+        score(1, "k-nn", 7.0),
+        score(0, "central", 4.25, model="no obstacles"),
+        score(1, "central", 4.25, model="rich"),
         score(0, "k-nn", 9.0, scheme="b"),
-    ]  # fmt: skip
+    ]
     first, second = map(shown, tables.comparison_tables(Comparison(scores)))
     assert "Error on test data: a, 2 folds" in first
     assert "Error on test data: b, 1 folds" in second
@@ -271,9 +273,12 @@ def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
     }
     with_field, without = "no obstacles, field of 20 m", "no obstacles"
     assert found == {
-        "central": with_field, "federated": with_field, "aggregate": with_field,
-        "uniform": without, "aligned": without,
-    }  # fmt: skip
+        "central": with_field,
+        "federated": with_field,
+        "aggregate": with_field,
+        "uniform": without,
+        "aligned": without,
+    }
 
 
 def test_every_scheme_has_a_choice_of_its_own(monkeypatch):

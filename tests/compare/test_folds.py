@@ -16,9 +16,12 @@ def walkers(users=23, seed=0):
     user = rng.permutation(np.repeat(np.arange(users) * 7, rng.integers(1, 13, users)))
     ends = rng.uniform([-120, 0, 1], [180, 200, 30], (2, len(user), 3))
     return vm.Measurements(
-        user, *ends, -200.0 + np.arange(len(user)) * 0.5, bs=rng.integers(0, 4, len(user)),
+        user,
+        *ends,
+        -200.0 + np.arange(len(user)) * 0.5,
+        bs=rng.integers(0, 4, len(user)),
         device=rng.integers(0, 2, len(user)),
-    )  # fmt: skip
+    )
 
 
 DATA = walkers()

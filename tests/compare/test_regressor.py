@@ -119,9 +119,7 @@ def test_it_predicts_what_training_by_hand_predicts(town, mechanism):
         users="groups", random_state=7,
     ).fit(columns_of(data, ids=True), data.gain_db, groups=data.user)  # fmt: skip
     ends = np.vstack([data.user_xyz, data.bs_xyz])[:, :2]
-    step = vm.NoiseAwareStep(
-        start_propagation=vm.Propagation.of_degrees(3), start_theta_rate=2.0
-    )  # fmt: skip
+    step = vm.NoiseAwareStep(start_propagation=vm.Propagation.of_degrees(3), start_theta_rate=2.0)
     run = vm.train(
         data,
         vm.Grid.covering(ends, 8.0, 5.0),
@@ -208,9 +206,7 @@ def test_a_search_in_a_pipeline_passes_users_on(town):
         model, {"radiomapregressor__degrees": [2, 3]}, cv=GroupKFold(3), error_score="raise"
     )
     kilometres = columns_of(town) / 1000.0
-    search.fit(
-        kilometres, town.gain_db, groups=town.user, radiomapregressor__groups=town.user
-    )  # fmt: skip
+    search.fit(kilometres, town.gain_db, groups=town.user, radiomapregressor__groups=town.user)
     assert np.isfinite(search.best_score_)
     extent = np.array(search.best_estimator_[-1].radio_map_.grid.extent)
     assert np.ptp(extent[:2]) > 100
@@ -268,7 +264,7 @@ def test_an_offset_of_a_kind_of_device_is_learned(city):
     links, gain = columns_of(data, ids=True), data.gain_db - 8.0 * (data.device == 11)
     model = vm.RadioMapRegressor(
         cell_size=10.0, calibrate=("devices",), rounds=80, random_state=0
-    ).fit(links, gain)  # fmt: skip
+    ).fit(links, gain)
     offsets = model.radio_map_.offsets
     assert offsets.stations == ()
     assert offsets.devices == (4, 11)

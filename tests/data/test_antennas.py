@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 import flat
 import veilmap as vm
 from commands import run as command
+from refusals import refused
 from strategies import maps_and_data
 from tablefiles import walk, write
 from veilmap import layers
 from veilmap.attacks.candidates import expected_gradients
 from veilmap.data.antennas import Antennas
+from veilmap.errors import ConfigurationError, DataError, RunFolderError
 from veilmap.ingest import check, read_measurements
 from veilmap.model.field import Field
 from veilmap.model.offsets import Offsets
@@ -96,25 +98,29 @@ def test_users_at_the_mast_are_in_the_beam_and_others_stations_are_isotropic():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "named"),
     [
-        (lambda: Antennas(("a",), (math.nan,)), "1 antennas need as many finite azimuths"),
-        (lambda: Antennas(("a",), ()), "1 antennas need as many finite azimuths"),
-        (lambda: Antennas(("a",), ("north",)), "azimuths must hold numbers only"),
-        (lambda: Antennas(("a", "b"), (1, 2), (65,)), "2 antennas need as many beam widths"),
-        (lambda: Antennas(("a", "b"), (1, 2), (65, 0)), "not 0° as of base station b"),
-        (lambda: Antennas(("a",), (1,), (361,)), "over 0° and at most 360°, not 361°"),
-        (lambda: Antennas((3, "3"), (1, 2)), "base station 3 has more than one antenna"),
-        (lambda: Antennas(front_to_back_db=0), "front_to_back_db must be greater than 0"),
-        (lambda: Antennas.from_text("[1]"), "the antennas of base stations are damaged"),
-        (lambda: Antennas.where_known(["a"], [1, 2]), "1 base stations need as many azimuths"),
-        (lambda: town(antennas=[120]), r"antennas are given as Antennas\(...\), not \[120\]"),
+        (lambda: Antennas(("a",), (math.nan,)), ["1 antennas", "azimuths"]),
+        (lambda: Antennas(("a",), ()), ["1 antennas", "azimuths"]),
+        (lambda: Antennas(("a", "b"), (1, 2), (65,)), ["2 antennas", "beam widths"]),
+        (lambda: Antennas(("a", "b"), (1, 2), (65, 0)), ["0°", "base station b"]),
+        (lambda: Antennas(("a",), (1,), (361,)), ["361°", "base station a"]),
+        (lambda: Antennas((3, "3"), (1, 2)), ["base station 3"]),
+        (lambda: Antennas.from_text("[1]"), ["antennas"]),
+        (lambda: Antennas.where_known(["a"], [1, 2]), ["1 base stations", "2 and 1"]),
+        (lambda: town(antennas=[120]), ["antennas", "[120]"]),
     ],
 )
-def test_wrong_antennas_are_refused_in_words(make, message):
-    with pytest.raises(vm.VeilmapError, match=message) as error:
+def test_wrong_antennas_are_refused_in_words(make, named):
+    with refused(DataError, *named):
         make()
-    assert "\n" not in str(error.value)
+
+
+def test_numbers_of_antennas_are_checked():
+    with refused(ConfigurationError, parameter="azimuths"):
+        Antennas(("a",), ("north",))
+    with refused(ConfigurationError, parameter="front_to_back_db"):
+        Antennas(front_to_back_db=0)
 
 
 def test_unknown_widths_are_65_degrees_and_unknown_azimuths_isotropic():
@@ -148,8 +154,9 @@ def maps_with_antennas(draw):
 
 def losses(radio_map, data):
     """F_i from predictions without a pattern, and the pattern link by link."""
-    known = dict(zip(SECTORS.stations, zip(SECTORS.azimuths, SECTORS.beam_widths, strict=True),
-                     strict=True))  # fmt: skip
+    known = dict(
+        zip(SECTORS.stations, zip(SECTORS.azimuths, SECTORS.beam_widths, strict=True), strict=True)
+    )
     pattern = [
         plain_pattern(*known[bs], user, mast) if bs in known else 0.0
         for bs, user, mast in zip(data.bs, data.user_xyz, data.bs_xyz, strict=True)
@@ -242,9 +249,12 @@ def test_attackers_who_take_antennas_to_be_isotropic_expect_the_right_gradients(
     antennas = Antennas(range(6), rng.uniform(0, 360, 6))
     city = vm.RadioMap(scene.grid, scene.heights, antennas=antennas)
     at_place = vm.Measurements(
-        np.zeros(6), np.repeat(place, 6, axis=0), scene.base_stations, np.full(6, -80.0),
+        np.zeros(6),
+        np.repeat(place, 6, axis=0),
+        scene.base_stations,
+        np.full(6, -80.0),
         np.arange(6),
-    )  # fmt: skip
+    )
     heard = replace(at_place, gain_db=city.predict_links(at_place))
     believed = vm.RadioMap(scene.grid, np.full(scene.grid.cells, 4.0), antennas=antennas)
     sent = vm.local_gradients(believed, heard).height_gradient
@@ -295,7 +305,7 @@ def test_runs_keep_their_antennas_and_go_on_with_no_others(step, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         flat.train(data, scene.grid, out=tmp_path, on_round=stop, **options)
     for other in (None, replace(data.antennas, front_to_back_db=25.0)):
-        with pytest.raises(vm.VeilmapError, match="another configuration .antennas"):
+        with refused(RunFolderError, tmp_path, "antennas"):
             flat.train(
                 replace(data, antennas=other), scene.grid, out=tmp_path, resume=True, **options
             )
@@ -344,7 +354,7 @@ def test_a_damaged_note_of_antennas_is_named_with_its_file(tmp_path):
     table = pyarrow.parquet.read_table(path)
     pyarrow.parquet.write_table(table.replace_schema_metadata({"veilmap_antennas": "{"}), path)
     for read in (vm.Measurements.load, read_measurements):
-        with pytest.raises(vm.VeilmapError, match="links.parquet: the antennas .* are damaged"):
+        with refused(DataError, path, "antennas"):
             read(path)
 
 
@@ -376,8 +386,9 @@ def test_azimuths_of_a_file_of_stations_reach_a_trained_map(capsys, tmp_path):
     assert vm.Run.load(tmp_path / "run").radio_map.antennas == reading.measurements.antennas
     assert command(capsys, *train, "--no-antennas", "--out", str(tmp_path / "plain"))[0] == 0
     assert vm.Run.load(tmp_path / "plain").radio_map.antennas is None
-    code, _, err = command(capsys, *train, "--no-antennas", "--resume", "--out",
-                           str(tmp_path / "run"))  # fmt: skip
+    code, _, err = command(
+        capsys, *train, "--no-antennas", "--resume", "--out", str(tmp_path / "run")
+    )
     assert (code, err.count("\n")) == (2, 1)
     assert "antennas was" in err
     export = ["export", str(tmp_path / "run"), str(tmp_path / "server.nc")]
@@ -396,9 +407,10 @@ def test_replicas_know_the_antennas_that_the_run_knew(capsys, tmp_path, monkeypa
     )
     trained_on, really = [], layers.bootstrap
     monkeypatch.setattr(
-        layers, "bootstrap", lambda links, *rest, **options: trained_on.append(links)
-        or really(links, *rest, **options),
-    )  # fmt: skip
+        layers,
+        "bootstrap",
+        lambda links, *rest, **options: trained_on.append(links) or really(links, *rest, **options),
+    )
     code, _, err = command(
         capsys, "export", str(tmp_path / "run"), str(tmp_path / "a.nc"), "--layer", "uncertainty",
         "--data", str(tmp_path / "links.csv"), "--bs", "30,30,20", "--bootstrap", "2",
@@ -408,17 +420,17 @@ def test_replicas_know_the_antennas_that_the_run_knew(capsys, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "line", "column"),
     [
-        (NORTH + SOUTH.replace("90", "0"), "line 3: beam_width is not over 0° and at most 360°"),
-        (NORTH.replace("120,", "120,400"), "line 2: beam_width is not over 0° and at most 360°"),
-        (NORTH.replace("120", "N"), "line 2: azimuth is not a number"),
+        (NORTH + SOUTH.replace("90", "0"), 3, "beam_width"),
+        (NORTH.replace("120,", "120,400"), 2, "beam_width"),
+        (NORTH.replace("120", "N"), 2, "azimuth"),
     ],
 )
-def test_wrong_antennas_of_a_file_are_named_by_line(tmp_path, rows, message):
+def test_wrong_antennas_of_a_file_are_named_by_line(tmp_path, rows, line, column):
     table = write(tmp_path / "walk.csv", walk())
     (tmp_path / "sites.csv").write_text(SITES + rows)
-    with pytest.raises(vm.VeilmapError, match=message):
+    with refused(DataError, "sites.csv", f"line {line}", column):
         read_measurements(table, columns=WALK, stations=tmp_path / "sites.csv", split_gap=60)
 
 
@@ -444,7 +456,7 @@ def test_layers_show_the_antennas_they_are_given():
     point = np.array([[130.0, 40.0, 1.5]])
     lost = plain_pattern(200.0, 120.0, point[0], bs)
     assert wide.at(point)[0] == pytest.approx(radio_map.predict(point, bs)[0] + lost)
-    with pytest.raises(vm.VeilmapError, match="name its azimuth"):
+    with refused(ConfigurationError, "azimuth"):
         layers.gain(radio_map, bs, beam_width=65.0)
 
 
@@ -458,9 +470,9 @@ def test_two_sectors_of_one_mast_share_the_ground():
     alone, gains = layers.best_server(radio_map, [mast, mast], azimuths=[0.0, np.nan])
     assert (alone.values == 1).all()  # no cell's centre is straight north
     np.testing.assert_array_equal(gains.values, radio_map.predict_area(mast))
-    with pytest.raises(vm.VeilmapError, match="2 base stations need as many azimuths"):
+    with refused(DataError, "2 base stations", "1 and 2"):
         layers.best_server(radio_map, [mast, mast], azimuths=[0.0])
-    with pytest.raises(vm.VeilmapError, match="name their azimuths"):
+    with refused(ConfigurationError, "azimuths"):
         layers.best_server(radio_map, [mast], beam_widths=[60.0])
 
 
@@ -490,11 +502,11 @@ def test_the_export_command_takes_an_azimuth_for_each_station(capsys, tmp_path):
     for options, message in (
         (
             [*bs, "--azimuth", "1", "--azimuth", "2"],
-            "given 2 times for 1 base stations named by place",
+            "2 times for 1 base stations",
         ),
-        ([*bs, "--beam-width", "65"], "--beam-width needs --azimuth"),
-        ([*bs, "--azimuth", "nan"], "azimuth must be finite"),
-        (["--layer", "los", *bs, "--azimuth", "1"], "los has no use for --azimuth"),
+        ([*bs, "--beam-width", "65"], "--beam-width"),
+        ([*bs, "--azimuth", "nan"], "not nan"),
+        (["--layer", "los", *bs, "--azimuth", "1"], "layer los"),
         (["--layer", "best-server", *bs, *bs, "--azimuth", "1"], "1 times for 2 base stations"),
     ):
         err = export(*options)[2]

@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import veilmap as vm
+from refusals import refused
 from veilmap.data.measurements import BadRowsError
+from veilmap.errors import ConfigurationError, DataError
 
 
 def columns(rows=6):
@@ -34,7 +36,7 @@ def test_user_ids_may_be_text():
     data = vm.Measurements(**columns() | {"user": list("baabcb")})
     assert data.users.tolist() == ["a", "b", "c"]
     assert len(data.of_user("b")) == 3
-    with pytest.raises(vm.VeilmapError, match="no measurements of user 'z'"):
+    with refused(DataError, "user 'z'"):
         data.of_user("z")
 
 
@@ -45,39 +47,39 @@ def test_mean_positions_average_a_users_places():
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "reason"),
+    ("column", "value", "named"),
     [
-        ("gain_db", np.nan, "gain_db is not finite"),
-        ("gain_db", np.inf, "gain_db is not finite"),
-        ("gain_db", 4000.0, "gain_db is outside"),
-        ("user_xyz", np.nan, "position is not finite"),
-        ("bs_xyz", 1e9, "farther than"),
-        ("user", np.nan, "id is missing"),
+        ("gain_db", np.nan, "gain_db"),
+        ("gain_db", np.inf, "gain_db"),
+        ("gain_db", 4000.0, "-400 … 60 dB"),
+        ("user_xyz", np.nan, "position"),
+        ("bs_xyz", 1e9, "1e+08 m"),
+        ("user", np.nan, "id"),
     ],
 )
-def test_bad_rows_are_named_and_refused_or_dropped(column, value, reason):
+def test_bad_rows_are_named_and_refused_or_dropped(column, value, named):
     table = columns()
     table[column] = table[column].astype(float)
     table[column][3] = value
-    with pytest.raises(BadRowsError, match=rf"1 of 6 rows .*{reason}.*\(row 3\)"):
+    with refused(BadRowsError, "1 of 6", named, "row 3"):
         vm.Measurements(**table)
     data = vm.Measurements(**table, on_bad="drop")
     assert len(data) == 5
     (problem,) = data.dropped
-    assert reason in problem.reason
+    assert named in problem.reason
     assert problem.rows.tolist() == [3]
 
 
 def test_a_height_beyond_the_atmosphere_is_refused():
     table = columns()
     table["user_xyz"][2, 2] = 2e5
-    with pytest.raises(BadRowsError, match=r"height is beyond .*\(row 2\)"):
+    with refused(BadRowsError, "height", "row 2"):
         vm.Measurements(**table)
 
 
 def test_duplicates_are_rows_equal_in_every_column():
     table = {name: np.concatenate([values, values[[1, 1]]]) for name, values in columns().items()}
-    with pytest.raises(BadRowsError, match=r"same as an earlier row \(row 6, 7\)"):
+    with refused(BadRowsError, "2 of 8", "row 6, 7"):
         vm.Measurements(**table)
     assert len(vm.Measurements(**table, on_bad="drop")) == 6
     table["gain_db"] = table["gain_db"] + np.arange(8)  # read again, heard differently
@@ -87,12 +89,14 @@ def test_duplicates_are_rows_equal_in_every_column():
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["a", "b"]), st.sampled_from([0.0, -0.0, 1.0]),
+            st.sampled_from(["a", "b"]),
+            st.sampled_from([0.0, -0.0, 1.0]),
             st.sampled_from([-80.0, -90.0]),
         ),
-        min_size=1, max_size=30,
+        min_size=1,
+        max_size=30,
     )
-)  # fmt: skip
+)
 def test_duplicates_are_those_a_plain_search_finds(rows):
     seen, again = set(), []
     for number, row in enumerate(rows):
@@ -108,20 +112,21 @@ def test_duplicates_are_those_a_plain_search_finds(rows):
 def test_many_bad_rows_are_counted_not_listed():
     table = columns()
     table["gain_db"][:] = np.nan
-    with pytest.raises(BadRowsError, match=r"6 of 6 .*row 0, 1, 2, 3, 4 and 1 more"):
+    with refused(BadRowsError, "6 of 6", "row 0, 1, 2, 3, 4 and 1 more"):
         vm.Measurements(**table)
-    with pytest.raises(vm.VeilmapError, match="no usable row"):
+    with refused(DataError) as nothing:
         vm.Measurements(**table, on_bad="drop")
+    assert not isinstance(nothing.value, BadRowsError)
 
 
 def test_shapes_that_do_not_match_are_refused():
-    with pytest.raises(vm.VeilmapError, match=r"user_xyz has shape \(6, 2\)"):
+    with refused(DataError, "user_xyz", "(6, 2)"):
         vm.Measurements(**columns() | {"user_xyz": np.zeros((6, 2))})
-    with pytest.raises(vm.VeilmapError, match=r"user has shape \(5,\)"):
+    with refused(DataError, "user", "(5,)"):
         vm.Measurements(**columns() | {"user": np.zeros(5)})
-    with pytest.raises(vm.VeilmapError, match="gain_db must hold numbers"):
+    with refused(ConfigurationError, parameter="gain_db"):
         vm.Measurements(**columns() | {"gain_db": list("abcdef")})
-    with pytest.raises(vm.VeilmapError, match="on_bad"):
+    with refused(DataError, "on_bad", "'ignore'"):
         vm.Measurements(**columns(), on_bad="ignore")
 
 
@@ -131,7 +136,7 @@ def test_split_by_user_shares_no_user():
     assert not set(train.users) & set(test.users)
     assert len(test.users) == 5
     assert len(train) + len(test) == len(data)
-    with pytest.raises(vm.VeilmapError, match="leaves 20 users unsplit"):
+    with refused(DataError, 0.001, "20 users"):
         data.split_by_user(0.001)
 
 
@@ -170,22 +175,20 @@ def test_csv_without_station_ids_is_enough(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "kind", "named"),
     [
-        ("", "cannot be read as csv"),
-        (HEADER, "no usable row"),
-        (HEADER.replace("gain_db", "rsrp") + GOOD, "lacks the column gain_db; it has user"),
-        (HEADER + GOOD + "b,1,2,1.5,10,20,50,loud\n", "line 3: gain_db is 'loud', not a number"),
-        (HEADER + GOOD + "b,1,2,1.5,10,20,50,\n", r"not finite \(line 3\)"),
-        (HEADER + GOOD + GOOD, r"same as an earlier row \(line 3\)"),
-        (HEADER + GOOD + "b,1,2\n", "cannot be read as csv"),
+        ("", DataError, ["csv"]),
+        (HEADER, DataError, []),
+        (HEADER.replace("gain_db", "rsrp") + GOOD, DataError, ["gain_db", "rsrp"]),
+        (HEADER + GOOD + "b,1,2,1.5,10,20,50,loud\n", DataError, ["line 3", "gain_db", "'loud'"]),
+        (HEADER + GOOD + "b,1,2,1.5,10,20,50,\n", BadRowsError, ["gain_db", "line 3"]),
+        (HEADER + GOOD + GOOD, BadRowsError, ["1 of 2", "line 3"]),
+        (HEADER + GOOD + "b,1,2\n", DataError, ["csv"]),
     ],
 )
-def test_broken_csv_files_are_refused_by_line(tmp_path, text, message):
-    with pytest.raises(vm.VeilmapError, match=message) as error:
+def test_broken_csv_files_are_refused_by_line(tmp_path, text, kind, named):
+    with refused(kind, "links.csv", *named):
         load_csv(tmp_path, text)
-    assert "links.csv" in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_dropping_bad_lines_of_a_file_says_which(tmp_path):
@@ -196,12 +199,12 @@ def test_dropping_bad_lines_of_a_file_says_which(tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "links.txt").write_text("hello")
-    with pytest.raises(vm.VeilmapError, match="kept as .csv or .parquet"):
+    with refused(DataError, "links.txt", ".csv", ".parquet"):
         vm.Measurements.load(tmp_path / "links.txt")
     (tmp_path / "links.parquet").write_bytes(b"not parquet")
-    with pytest.raises(vm.VeilmapError, match="cannot be read as parquet"):
+    with refused(DataError, "links.parquet"):
         vm.Measurements.load(tmp_path / "links.parquet")
-    with pytest.raises(vm.VeilmapError, match="does not exist"):
+    with refused(DataError, "none.csv"):
         vm.Measurements.load(tmp_path / "none.csv")
 
 

@@ -11,6 +11,8 @@ import pytest
 
 import flat
 import veilmap as vm
+from refusals import refused
+from veilmap.errors import ConfigurationError, DataError, RunFolderError
 from veilmap.federation import Broadcast, Update
 from veilmap.federation import history as histories
 from veilmap.federation.client import Clients
@@ -198,16 +200,16 @@ def test_a_round_in_which_nobody_answers_is_survived(town):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        ({"share": 0}, "share must be"),
-        ({"dropout": 1.5}, "dropout must be"),
-        ({"dropout": 0.6, "late": 0.6}, "more than everybody"),
-        ({"share": 0.4, "in_turns": True}, "1/2, not 0.4"),
+        ({"share": 0}, ["share", 0]),
+        ({"dropout": 1.5}, ["dropout", 1.5]),
+        ({"dropout": 0.6, "late": 0.6}, ["dropout", "late"]),
+        ({"share": 0.4, "in_turns": True}, ["share", "1/2", 0.4]),
     ],
 )
-def test_impossible_crowds_are_refused(arguments, message):
-    with pytest.raises(vm.VeilmapError, match=message):
+def test_impossible_crowds_are_refused(arguments, named):
+    with refused(ConfigurationError, *named):
         vm.Participation(**arguments)
 
 
@@ -272,9 +274,12 @@ def stop_after(rounds):
 def test_a_stopped_run_goes_on_to_the_same_bits(town, tmp_path, stopped):
     scene, data = town
     options = {
-        "mechanism": ALIGNED, "rounds": 20, "seed": 3, "keep_uploads": {0, 15},
+        "mechanism": ALIGNED,
+        "rounds": 20,
+        "seed": 3,
+        "keep_uploads": {0, 15},
         "participation": vm.Participation(share=0.8, dropout=0.1),
-    }  # fmt: skip
+    }
     undisturbed = flat.train(data, scene.grid, **options)
     out = tmp_path / "run"
     with pytest.raises(StoppedError):
@@ -407,7 +412,7 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_touched(half_run, damage):
     whole = path.read_bytes()
     middle = whole.index(b"heights.npy") + 500  # among the heights themselves
     path.write_bytes(whole[:middle] + b"xxxx" + whole[middle + 4 :] if damage is None else damage)
-    with pytest.raises(vm.VeilmapError, match=r"round-000006\.npz is damaged; delete it .*000004"):
+    with refused(RunFolderError, "round-000006.npz", "round-000004.npz"):
         flat.train(data, scene.grid, resume=True, **options)
     path.unlink()
     resumed = flat.train(data, scene.grid, resume=True, **options)
@@ -418,19 +423,19 @@ def test_a_damaged_checkpoint_is_named_and_nothing_is_touched(half_run, damage):
 def test_another_configuration_is_refused_with_what_changed(half_run):
     scene, data, options = half_run
     changed = options | {"mechanism": vm.GeometryAligned(noise_budget=20)}
-    with pytest.raises(vm.VeilmapError, match=r"noise_budget was 10\.0, now 20\.0"):
+    with refused(RunFolderError, "mechanism.noise_budget", "10.0", "20.0"):
         flat.train(data, scene.grid, resume=True, **changed)
-    with pytest.raises(vm.VeilmapError, match="data.sha256 was"):
+    with refused(RunFolderError, "data.sha256"):
         flat.train(data.select(np.arange(50)), scene.grid, resume=True, **options)
 
 
 def test_a_folder_with_a_run_is_not_overwritten(half_run):
     scene, data, options = half_run
-    with pytest.raises(vm.VeilmapError, match="holds a run already"):
+    with refused(RunFolderError, options["out"], "resume"):
         flat.train(data, scene.grid, **options)
-    with pytest.raises(vm.VeilmapError, match="resume needs"):
+    with refused(ConfigurationError, parameter="resume"):
         vm.train(data, scene.grid, recording=vm.Recording(resume=True))
-    with pytest.raises(vm.VeilmapError, match="holds no run"):
+    with refused(RunFolderError, options["out"] / "other", "config.json"):
         vm.train(
             data, scene.grid, recording=vm.Recording(out=options["out"] / "other", resume=True)
         )
@@ -446,7 +451,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(half_run, monkeypatch):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
-        with pytest.raises(vm.VeilmapError, match=r"cannot write .*round-0000.*No space left"):
+        with refused(DataError, folder, "No space left on device"):
             flat.train(data, scene.grid, resume=True, checkpoint_every=2, **options)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     flat.train(data, scene.grid, resume=True, **options)
@@ -468,14 +473,14 @@ def test_kept_uploads_come_back_from_disk(town, tmp_path):
     assert rounds[1].clients == run.transcript.rounds[1].clients
     assert isinstance(RunConfig.load(out).mechanism, vm.GeometryAligned)
     (out / "transcript" / "round-000001.npz").write_bytes(b"junk")
-    with pytest.raises(vm.VeilmapError, match="are damaged"):
+    with refused(RunFolderError, "round-000001.npz"):
         RunFolder(out).load_rounds(scene.grid)
 
 
 def test_a_start_that_blocks_every_link_is_an_error_that_says_so(town, tmp_path):
     scene, data = town
     out = tmp_path / "run"
-    with pytest.raises(vm.VeilmapError, match="start lower"):
+    with refused(ConfigurationError, "start_height"):
         vm.train(
             data,
             scene.grid,
@@ -498,9 +503,7 @@ def test_a_second_writer_is_refused_and_readers_are_not(town, tmp_path):
         assert folder.newest_map() is not None
         assert len(histories.load(tmp_path / "run" / "history.csv")) == row.round + 1
         for resume in (True, False):
-            with pytest.raises(
-                vm.VeilmapError, match=f"locked by process {os.getpid()} on .* since"
-            ):
+            with refused(DataError, tmp_path / "run" / ".lock", f"process {os.getpid()}"):
                 flat.train(data, scene.grid, resume=resume, **options)
             refusals.append(resume)
 
@@ -580,7 +583,7 @@ def test_a_run_that_comes_to_nothing_leaves_no_folder(town, tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "mine.txt").write_text("mine")
     for name in ("none", "kept"):
-        with pytest.raises(vm.VeilmapError, match="holds no run"):
+        with refused(RunFolderError, tmp_path / name, "config.json"):
             vm.train(
                 data, scene.grid, rounds=1, recording=vm.Recording(out=tmp_path / name, resume=True)
             )

@@ -3,8 +3,10 @@ import pytest
 
 import naive
 import veilmap as vm
+from refusals import refused
 from veilmap._kernels import images
 from veilmap.baselines import mean_absolute_error
+from veilmap.errors import ConfigurationError
 from veilmap.federation import FlatPieces, OpenGround
 
 
@@ -81,21 +83,16 @@ def test_heights_stay_within_their_bounds():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"step": 0}, "step must be greater than 0"),
-        ({"velocity_memory": 1.0}, "below 1"),
-        ({"start_height": 200.0}, "between the floor"),
-        ({"smoothing": -1}, "at least 0"),
-    ],
+    "options",
+    [{"step": 0}, {"velocity_memory": 1.0}, {"start_height": 200.0}, {"smoothing": -1}],
 )
-def test_wrong_steps_are_refused(options, message):
-    with pytest.raises(vm.VeilmapError, match=message):
+def test_wrong_steps_are_refused(options):
+    with refused(ConfigurationError, *options):
         vm.NoiseAwareStep(**options)
 
 
 def test_wrong_priors_are_refused():
-    with pytest.raises(vm.VeilmapError, match="at least 1"):
+    with refused(ConfigurationError, parameter="iterations"):
         FlatPieces(iterations=0)
-    with pytest.raises(vm.VeilmapError, match="at least 0"):
+    with refused(ConfigurationError, parameter="share"):
         OpenGround(-1)

@@ -31,9 +31,7 @@ def test_more_noise_and_fewer_rounds_cost_more():
 
 @pytest.mark.parametrize("contribute", [1.0, 0.5])
 def test_a_plan_keeps_its_promise_as_training_would(contribute):
-    found = planning.plans(
-        20_000, 2.0, contribute=contribute, rounds=[60], groups=[1, 4],
-    )  # fmt: skip
+    found = planning.plans(20_000, 2.0, contribute=contribute, rounds=[60], groups=[1, 4])
     for plan in found:
         each = plan.participation.rounds_each(60)
         assert each == (60 if plan.participation.groups == 1 else 15)
@@ -105,12 +103,12 @@ def test_one_answer_is_timed():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--users", "100", "--epsilon", "1"], "users or more"),
-        (["--users", "3000", "--epsilon", "2", "--within", "0.01"], "at best, more than 0.01 dB"),
-        (["--users", "3000", "--epsilon", "2", "--within", "-1"], "within must be"),
-        (["--users", "3000", "--epsilon", "0"], "epsilon must be"),
-        (["--users", "3000", "--epsilon", "2", "--delta", "0.1"], "is not below 1/N"),
-        (["--users", "3000", "--epsilon", "2", "--contribute", "2"], "--contribute must be"),
+        (["--users", "100", "--epsilon", "1"], "100 users"),
+        (["--users", "3000", "--epsilon", "2", "--within", "0.01"], "0.01 dB"),
+        (["--users", "3000", "--epsilon", "2", "--within", "-1"], "--within"),
+        (["--users", "3000", "--epsilon", "0"], "--epsilon"),
+        (["--users", "3000", "--epsilon", "2", "--delta", "0.1"], "δ = 0.1"),
+        (["--users", "3000", "--epsilon", "2", "--contribute", "2"], "--contribute"),
         (["--users", "1", "--epsilon", "2"], "--users"),
     ],
 )

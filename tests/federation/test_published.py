@@ -133,8 +133,10 @@ def answers_about(run, work, **options):
     """What the page is told of a run: every address that can be looked at."""
     client = client_of(service_of([run], work, **options))
     asked = {path: f"/api{path}" for path in ("/state", "/tradeoff", "/mechanisms")}
-    asked |= {f"/runs/{{run}}{part}": f"/api/runs/run{part}"
-              for part in ("", "/history", "/events", "/buildings")}  # fmt: skip
+    asked |= {
+        f"/runs/{{run}}{part}": f"/api/runs/run{part}"
+        for part in ("", "/history", "/events", "/buildings")
+    }
     found = {path: client.get(address).content for path, address in asked.items()}
     for layer in ("gain", "los", "best-server", "heights", "uncertainty"):
         for of in ("learned", "true", "error"):
@@ -257,8 +259,9 @@ def told_of(data, file, folder):
     """What a folder tells of measurements: coordinates, gains, how many there are, digests."""
     values = np.concatenate([data.user_xyz[:, :2].ravel(), data.gain_db])
     secrets = {repr(value).encode() for value in values.tolist()}
-    secrets |= {value.tobytes() for kind in ("<f8", ">f8", "<f4", ">f4")
-                for value in values.astype(kind)}  # fmt: skip
+    secrets |= {
+        value.tobytes() for kind in ("<f8", ">f8", "<f4", ">f4") for value in values.astype(kind)
+    }
     for digest in (Fingerprint.of(data).sha256, sha256(file.read_bytes()).hexdigest()):
         secrets |= {digest.encode(), bytes.fromhex(digest)}
     counts = {len(data), *np.bincount(data.user).tolist()}

@@ -7,6 +7,7 @@ import pytest
 
 import flat
 import veilmap as vm
+from refusals import refused
 from veilmap.baselines import LogDistance
 from veilmap.errors import ConfigurationError
 from veilmap.federation.selection import ModelChoice, ModelTrial, choose, preferred, with_field
@@ -186,9 +187,8 @@ def test_models_say_what_they_are():
     ],
 )
 def test_wrong_models_are_refused(make, named):
-    with pytest.raises(ConfigurationError, match=named) as error:
+    with refused(ConfigurationError, named):
         make()
-    assert "\n" not in str(error.value)
 
 
 # The choice
@@ -259,9 +259,8 @@ def test_on_open_ground_a_field_is_chosen_and_no_obstacles():
     data, more = open_ground(2500, hills_db=6.0), open_ground(800, seed=1, hills_db=6.0)
     seen = []
     trials = choose(
-        data, more, GRID, degrees=[2], residuals=[None, 20.0, 80.0], rounds=10,
-        on_trial=seen.append,
-    )  # fmt: skip
+        data, more, GRID, degrees=[2], residuals=[None, 20.0, 80.0], rounds=10, on_trial=seen.append
+    )
     assert preferred(trials).model == ModelChoice(obstacles=False, residual=20.0)
     assert [str(one.model) for one in seen] == [
         f"{kind}{field}"

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veilmap as vm
+from refusals import refused
+from veilmap.errors import ConfigurationError
 from veilmap.federation.client import Clients
 from veilmap.federation.engine import LocalExchange
 from veilmap.federation.messages import Broadcast
@@ -163,7 +165,7 @@ def test_noise_of_the_system_is_never_made_from_a_seed(town):
     tiles = Tiles.single(scene.grid)
     total = RunningSum.empty(tiles.cells.tolist(), 4, whole=False)
     unseeded = Clients(data.users.tolist(), data.links, vm.UniformNoise())
-    with pytest.raises(ValueError, match="has no seed"):
+    with pytest.raises(ValueError, match="seed"):
         unseeded.add_up(broadcast_of(scene), tiles, np.array([23]), total)
     silent = Clients(data.users.tolist(), data.links, vm.UniformNoise(noise_budget=0))
     silent.add_up(broadcast_of(scene), tiles, np.array([23]), total)
@@ -183,7 +185,7 @@ def test_rich_maps_are_answered_one_by_one(town):
 def test_a_gradient_that_is_not_finite_is_refused(town, mechanism):
     scene, data = town
     wild = replace(broadcast_of(scene).radio_map, propagation=vm.Propagation(1e308, 1e308, 0, 0))
-    with pytest.raises(vm.VeilmapError, match="not finite"), np.errstate(all="ignore"):
+    with refused(ConfigurationError, "gradient"):
         added_up(data, mechanism, Broadcast(2, wild, 23))
 
 
@@ -206,7 +208,7 @@ def test_the_range_holds_the_noise_and_what_users_have_in_common(cohort, z, drop
 
 
 def test_bits_that_cannot_do_are_refused():
-    with pytest.raises(vm.VeilmapError, match=r"8 bits a cell leave \d levels .* allow more bits"):
+    with refused(ConfigurationError, "8 bits", "1000 users"):
         fitting.fitted(vm.AggregateGaussian(noise_multiplier=5.0, bits=8), 1000)
     few = fitting.fitted(vm.AggregateGaussian(noise_multiplier=5.0, levels=100), 1000)
     assert few.bits == 16

@@ -15,6 +15,8 @@ from flwr.app.user_config import UserConfig
 
 import fakegrid  # noqa: F401  stamps messages
 import veilmap as vm
+from refusals import refused
+from veilmap.errors import ConfigurationError
 from veilmap.flower import GeometryAlignedMod, UniformNoiseMod
 from veilmap.privacy import noise
 
@@ -114,29 +116,24 @@ def test_errors_of_the_app_pass_through():
 
 
 @pytest.mark.parametrize(
-    ("options", "arrays", "complaint"),
+    ("options", "arrays", "named"),
     [
-        ({}, {"bias": np.ones(3)}, "no array of 120 entries to protect: nothing is sent"),
-        ({"arrays": ["bias"]}, {"bias": np.ones(3)}, "array 'bias' has 3 entries"),
-        ({"sends": "model"}, {"heat": field()}, "no array 'heat' to compare with"),
+        ({}, {"bias": np.ones(3)}, ["120 entries"]),
+        ({"arrays": ["bias"]}, {"bias": np.ones(3)}, ["'bias'", "3 entries", "120 cells"]),
+        ({"sends": "model"}, {"heat": field()}, ["'heat'"]),
     ],
 )
-def test_what_cannot_be_protected_is_not_sent(options, arrays, complaint):
-    with pytest.raises(vm.VeilmapError, match=complaint):
+def test_what_cannot_be_protected_is_not_sent(options, arrays, named):
+    with refused(ConfigurationError, *named):
         made(**options)(message(), context(), app(**arrays))
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"sends": "gradients"}, "sends is 'update' or 'model'"),
-        ({"noise_budget": -1.0}, "noise_budget must be at least 0"),
-        ({"clip": 0.0}, "clip must be greater than 0"),
-        ({"tradeoff": -2.0}, "tradeoff must be at least 0"),
-    ],
+    "options",
+    [{"sends": "gradients"}, {"noise_budget": -1.0}, {"clip": 0.0}, {"tradeoff": -2.0}],
 )
-def test_wrong_parameters_are_refused(options, complaint):
-    with pytest.raises(vm.VeilmapError, match=complaint):
+def test_wrong_parameters_are_refused(options):
+    with refused(ConfigurationError, *options):
         made(**options)
 
 

@@ -31,9 +31,12 @@ def data(scene):
 
 
 @given(
-    st.integers(1, 30), st.integers(1, 30), st.integers(1, 40), st.integers(0, 12),
+    st.integers(1, 30),
+    st.integers(1, 30),
+    st.integers(1, 40),
+    st.integers(0, 12),
     st.integers(0, 2**32 - 1),
-)  # fmt: skip
+)
 def test_every_place_is_in_one_tile_and_that_tile_s_window_holds_it(
     rows, columns, side, margin, seed
 ):

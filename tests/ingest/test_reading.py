@@ -1,5 +1,4 @@
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veilmap as vm
+from refusals import refused
 from tablefiles import CITY, STATIONS, links, walk, write, write_points, write_stations
 from veilmap.data.measurements import BadRowsError
 from veilmap.errors import ConfigurationError, DataError, MissingExtraError
@@ -22,14 +22,6 @@ def read_walk(tmp_path, columns=None, **options):
     path = write(tmp_path / "walk.csv", walk() if columns is None else columns)
     settings = {"columns": WALK, "quantity": "rsrp", "stations": stations, "split_gap": 60}
     return read_measurements(path, **settings | options)
-
-
-@contextmanager
-def refused(parameter, named=None):
-    """What is in here cannot be done with this parameter; the error says ``named``."""
-    with pytest.raises(ConfigurationError, match=named) as caught:
-        yield
-    assert caught.value.parameter == parameter
 
 
 def left_out(reading):
@@ -116,11 +108,11 @@ def test_utm_zones_are_those_of_pyproj(tmp_path_factory, latitude, longitude):
 
 def test_a_named_system_is_taken_and_a_wrong_one_refused(tmp_path):
     assert read_walk(tmp_path, crs="EPSG:25832").measurements.crs == "EPSG:25832"
-    with refused("crs"):
+    with refused(ConfigurationError, parameter="crs"):
         read_walk(tmp_path, crs="EPSG:4326")
-    with refused("crs"):
+    with refused(ConfigurationError, parameter="crs"):
         read_walk(tmp_path, crs="EPSG:nonsense")
-    with refused("crs"):
+    with refused(ConfigurationError, parameter="crs"):
         read_walk(tmp_path, crs="EPSG:2263")
     path = write(tmp_path / "links.csv", links())
     assert read_measurements(path, crs="EPSG:25832").measurements.crs == "EPSG:25832"
@@ -154,9 +146,8 @@ def test_links_longer_than_asked_for_are_left_out_and_counted(tmp_path):
     table["bs_z"][:] = 500.0  # the ground counts, not the height of a mast
     table["gain"][3] = np.nan  # this one has another reason already
     path = write(tmp_path / "links.csv", table)
-    with pytest.raises(BadRowsError, match="line 5") as caught:
+    with refused(BadRowsError, "1 of 40", "line 5"):
         read_measurements(path, max_distance=200)
-    assert "away" not in str(caught.value)
     reading = read_measurements(path, max_distance=200, on_bad="drop")
     apart = np.hypot(table["user_x"] - table["bs_x"], table["user_y"] - table["bs_y"])
     assert apart[0] == 200.0  # as long as allowed
@@ -184,7 +175,7 @@ def test_the_longest_link_counts_in_metres_where_the_file_has_degrees(tmp_path):
 
 def test_no_link_is_short_enough(tmp_path):
     path = write(tmp_path / "links.csv", links())
-    with pytest.raises(DataError, match="no usable row .40 rows: the base station is more"):
+    with refused(DataError, path, "40 rows", "0.5 m"):
         read_measurements(path, max_distance=0.5)
 
 
@@ -198,15 +189,9 @@ def test_bad_rows_are_refused_with_their_lines_or_dropped(tmp_path):
     lines.append(lines[10])
     lines.insert(12, "")
     path.write_text("\n".join(lines))
-    with pytest.raises(BadRowsError) as caught:
+    lines = [f"(line {number})" for number in (4, 6, 8, 13, 43)]
+    with refused(BadRowsError, path, "5 of 42", "gain", *lines, parameter="on_bad"):
         read_measurements(path)
-    for part in (
-        "gain is not a number (line 4)", "gain is empty (line 6)", "line is empty (line 13)",
-        "as many fields as line 1 (line 8)", "(line 43)",
-    ):  # fmt: skip
-        assert part in str(caught.value)
-    assert caught.value.parameter == "on_bad"
-    assert "\n" not in str(caught.value)
     reading = read_measurements(path, on_bad="drop")
     assert_all_accounted(reading)
     assert left_out(reading)["the same as an earlier row"] == [43]
@@ -235,13 +220,13 @@ def test_separators_and_decimal_commas(tmp_path, separator, decimal):
 def test_ambiguous_text_is_refused(tmp_path):
     path = tmp_path / "links.csv"
     path.write_text("user;gain\n1;1,234\n2;5,678\n")
-    with pytest.raises(DataError, match="thousands or decimals"):
+    with refused(DataError, path, "1,234"):
         read_measurements(path)
     path.write_text("user;gain\n1;1,2\n2;5.678\n")
-    with pytest.raises(DataError, match="both as 1,2 and as 5.678"):
+    with refused(DataError, path, "1,2", "5.678"):
         read_measurements(path)
     path.write_text("user,x;gain\n1,5;1\n2,5;1\n")
-    with pytest.raises(DataError, match="cannot tell which separates"):
+    with refused(DataError, path, "line 1", "','", "';'"):
         read_measurements(path)
 
 
@@ -251,7 +236,7 @@ def test_latin_1_is_named_with_its_line(tmp_path):
     table["bs"] = np.array(["Süd", "Nord"])[table["bs"]]
     write(path, table)
     path.write_bytes(path.read_text().encode("latin-1"))
-    with refused("encoding"):
+    with refused(ConfigurationError, parameter="encoding"):
         read_measurements(path)
     assert set(read_measurements(path, encoding="latin-1").measurements.bs) == {"Süd", "Nord"}
 
@@ -285,13 +270,14 @@ def test_wide_tables_are_unpivoted(tmp_path):
         assert len(data) == 18
         assert_all_accounted(reading)
         assert left_out(reading)["a base station's value is -101, the missing-value sentinel"] == [
-            2, 7,
-        ]  # fmt: skip
+            2,
+            7,
+        ]
         assert data.gain_db[data.bs == "north"].tolist() == table["north"].tolist()
         np.testing.assert_array_equal(data.user_xyz[data.bs == "south"][0], data.user_xyz[2])
-    with refused("wide"):
+    with refused(ConfigurationError, parameter="wide"):
         read_measurements(path, wide=["east"], stations=stations, split_gap=60)
-    with refused("stations"):
+    with refused(ConfigurationError, parameter="stations"):
         read_measurements(path, wide="*th", split_gap=60)
 
 
@@ -310,8 +296,9 @@ def test_tracks_are_split_at_gaps_whatever_their_order(tmp_path):
         reading = read_walk(tmp_path, table | {"time": text})
         assert reading.measurements.user.tolist() == users
     assert read_walk(tmp_path, table | {"time": [f"{t}+02:00" for t in iso]}).time_range == (
-        "2023-11-14T20:13:20Z", "2023-11-14T20:20:02Z",
-    )  # fmt: skip
+        "2023-11-14T20:13:20Z",
+        "2023-11-14T20:20:02Z",
+    )
     table["device"] = ["a", "b"] * 4 + ["a"]
     assert len(read_walk(tmp_path, table).measurements.users) == 6
 
@@ -319,7 +306,7 @@ def test_tracks_are_split_at_gaps_whatever_their_order(tmp_path):
 def test_times_that_never_were_are_bad_rows(tmp_path):
     text = [f"2023-11-14T22:13:{second:02}" for second in range(6)]
     text[2], text[4] = "2023-13-14T22:13:02", "soon"
-    with pytest.raises(BadRowsError, match=r"time is not a time \(line 4, 6\)"):
+    with refused(BadRowsError, "time", "line 4, 6"):
         read_walk(tmp_path, walk(6) | {"time": text})
     endless = np.array([1.7e9, 1.7e9, np.inf, 1e300, 1.7e9, np.nan])
     reading = read_walk(tmp_path, walk(6) | {"time": endless}, on_bad="drop")
@@ -357,10 +344,10 @@ def test_users_may_be_rows_or_positions(tmp_path):
     assert by_row.user.tolist() == [2, 3, 4, 5, 6, 7]
     by_place = read_walk(tmp_path, table, split_gap=None, user_per="position").measurements
     assert by_place.user.tolist() == [0, 1, 2, 0, 3, 4]  # as they come, not as they lie
-    with refused("columns"):
+    with refused(ConfigurationError, parameter="columns"):
         read_walk(tmp_path, table, split_gap=None)
     del table["time"]
-    with refused("columns"):
+    with refused(ConfigurationError, parameter="columns"):
         read_walk(tmp_path, table)
 
 
@@ -377,23 +364,28 @@ def test_stations_keep_their_antennas_and_are_checked(tmp_path):
     assert found.bs.tolist() == ["north", "south"]
     np.testing.assert_array_equal(found.azimuth_deg, [120, np.nan])
     np.testing.assert_array_equal(found.xyz[:, 2], [30, 25])
-    for text, message in (
-        (head + rows + "north,48,11,30,0,0\n", "line 4: base station north is listed twice"),
-        (head + rows.replace("48.141", "high"), "line 2: lat is not a number"),
-        (head + rows.replace("48.141", ""), "line 2: a position or height is missing"),
-        (head + rows.replace("48.141", "148"), "line 2: a latitude is beyond 90°"),
-        (head, "lists no base station"),
-        ("name,lat,lon\na,1,2\n", "sites.csv has no column 'height' .for bs_z.; it has name"),
-        ("name,lat,lon,height\na,1,2,3\n", "no column for the base stations' ids"),
+    for text, *named in (
+        (head + rows + "north,48,11,30,0,0\n", "line 4", "base station north"),
+        (head + rows.replace("48.141", "high"), "line 2", "lat"),
+        (head + rows.replace("48.141", ""), "line 2", "position"),
+        (head + rows.replace("48.141", "148"), "line 2", "90°"),
+        (head, "base station"),
     ):
         stations.write_text(text)
-        with pytest.raises(vm.VeilmapError, match=message):
+        with refused(DataError, stations, *named):
+            read_measurements(path, **options)
+    for text, *named in (
+        ("name,lat,lon\na,1,2\n", "'height'", "bs_z", "name, lat, lon"),
+        ("name,lat,lon,height\na,1,2,3\n", "bs", "name, lat, lon, height"),
+    ):
+        stations.write_text(text)
+        with refused(ConfigurationError, stations, *named, parameter="columns"):
             read_measurements(path, **options)
 
 
 def test_heights_of_stations_must_be_known(tmp_path):
     stations = write_stations(tmp_path / "flat.csv", height=None)
-    with refused("bs_height"):
+    with refused(ConfigurationError, parameter="bs_height"):
         read_walk(tmp_path, stations=stations)
     data = read_walk(tmp_path, stations=stations, bs_height=25, user_height=2).measurements
     assert set(data.bs_xyz[:, 2]) == {25}
@@ -404,7 +396,7 @@ def test_unknown_stations_are_bad_rows(tmp_path):
     table = walk()
     table["cell"] = table["cell"].copy()
     table["cell"][5] = "east"
-    with pytest.raises(BadRowsError, match=r"not in the list of stations \(line 7\)"):
+    with refused(BadRowsError, "1 of 40", "base station", "line 7"):
         read_walk(tmp_path, table)
 
 
@@ -419,9 +411,11 @@ def test_geopackages_of_points(tmp_path):
     sites = np.array([STATIONS[name][::-1] for name in STATIONS])
     x, y = Transformer.from_crs("EPSG:4326", "EPSG:25832", always_xy=True).transform(*sites.T)
     stations = write_points(
-        tmp_path / "sites.gpkg", {"bs": np.array(list(STATIONS), dtype=object)},
-        np.column_stack([x, y]), "EPSG:25832",
-    )  # fmt: skip
+        tmp_path / "sites.gpkg",
+        {"bs": np.array(list(STATIONS), dtype=object)},
+        np.column_stack([x, y]),
+        "EPSG:25832",
+    )
     options = {"columns": WALK, "stations": stations, "bs_height": 30, "split_gap": 60}
     data = read_measurements(path, **options).measurements
     assert data.crs == "EPSG:25832"
@@ -430,37 +424,37 @@ def test_geopackages_of_points(tmp_path):
     np.testing.assert_allclose(data.bs_xyz, expected.bs_xyz, atol=1e-3)
     assert set(data.user_xyz[:, 2]) == {1.7}
     write_points(path, fields, points, "EPSG:4326", layer="again", append=True)
-    with refused("layer"):
+    with refused(ConfigurationError, parameter="layer"):
         read_measurements(path, **options)
     assert len(read_measurements(path, **options, layer="again").measurements) == 40
-    with refused("layer"):
+    with refused(ConfigurationError, parameter="layer"):
         read_measurements(path, **options, layer="other")
 
 
 @pytest.mark.parametrize(
     ("columns", "named"),
     [
-        ({"power": "rsrp"}, "'power'"),
-        ({"gain": "rsrq"}, "'rsrq' .*'rsrp'"),
-        ({"gain": "colour"}, "time, latitude, longitude, cell, rsrp"),
-        ({"bs": "cell"}, "'gain'"),
-        ({"gain": "rsrp"}, "'bs'"),
+        ({"power": "rsrp"}, ["'power'"]),
+        ({"gain": "rsrq"}, ["'rsrq'", "'rsrp'"]),
+        ({"gain": "colour"}, ["time, latitude, longitude, cell, rsrp"]),
+        ({"bs": "cell"}, ["'gain'"]),
+        ({"gain": "rsrp"}, ["'bs'"]),
     ],
 )
 def test_columns_that_are_not_there_are_named(tmp_path, columns, named):
     stations = write_stations(tmp_path / "stations.csv")
     path = write(tmp_path / "walk.csv", walk())
-    with refused("columns", named):
+    with refused(ConfigurationError, *named, parameter="columns"):
         read_measurements(path, columns=columns, stations=stations, split_gap=60)
 
 
 def test_two_kinds_of_positions_must_be_chosen_from(tmp_path):
     table = links() | {"latitude": np.full(40, 48.0), "longitude": np.full(40, 11.0)}
     path = write(tmp_path / "links.csv", table)
-    with refused("columns"):
+    with refused(ConfigurationError, parameter="columns"):
         read_measurements(path)
     assert read_measurements(path, columns={"user_x": "user_x"}).measurements.crs is None
-    with refused("crs"):
+    with refused(ConfigurationError, parameter="crs"):
         read_measurements(path, columns={"latitude": "latitude"})
 
 
@@ -480,14 +474,14 @@ def test_two_kinds_of_positions_must_be_chosen_from(tmp_path):
     ],
 )
 def test_wrong_options_are_refused(tmp_path, options, parameter):
-    with refused(parameter):
+    with refused(ConfigurationError, parameter=parameter):
         read_measurements(write(tmp_path / "links.csv", links()), **options)
 
 
 def test_path_loss_given_as_gain_is_recognised(tmp_path):
     table = links()
     table["gain"] = -table["gain"]
-    with pytest.raises(DataError, match="quantity='path-loss'"):
+    with refused(DataError, "quantity='path-loss'"):
         read_measurements(write(tmp_path / "links.csv", table))
 
 
@@ -503,25 +497,25 @@ def test_good_measurements_raise_no_doubts(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "options", "doubt"),
     [
-        ({"gain": np.linspace(5, 20, 40)}, {"quantity": "rss"}, "40 RSS values are positive"),
-        ({"gain": np.linspace(-90, -70, 40)}, {"quantity": "path-loss", "on_bad": "drop"},
-         "no usable row"),
-        ({"gain": np.linspace(-50, -40, 40)}, {"quantity": "path-loss"}, "losses are negative"),
-        ({"gain": np.full(40, -80.0)}, {}, "all gains are -80 dB"),
-        ({"bs_x": np.full(40, 3e6)}, {}, "longer than 200 km"),
-        ({"user_z": np.full(40, 520.0)}, {}, "above the sea"),
-        ({"user_x": np.zeros(40), "user_y": np.zeros(40)}, {}, "all users are at one place"),
+        ({"gain": np.linspace(5, 20, 40)}, {"quantity": "rss"}, "40 RSS values"),
+        ({"gain": np.linspace(-50, -40, 40)}, {"quantity": "path-loss"}, "path losses"),
+        ({"gain": np.full(40, -80.0)}, {}, "-80 dB"),
+        ({"bs_x": np.full(40, 3e6)}, {}, "200 km"),
+        ({"user_z": np.full(40, 520.0)}, {}, "sea"),
+        ({"user_x": np.zeros(40), "user_y": np.zeros(40)}, {}, "one place"),
         ({"user_x": np.r_[0, links()["user_x"][1:] + 4e5], "bs_x": np.full(40, 4e5),
-          "user_y": np.r_[0, links()["user_y"][1:]]}, {}, "exactly at (0, 0)"),
-        ({"time": np.r_[np.arange(39) + 1.7e9, 1.6e9]}, {}, "not in order of time"),
+          "user_y": np.r_[0, links()["user_y"][1:]]}, {}, "(0, 0)"),
+        ({"time": np.r_[np.arange(39) + 1.7e9, 1.6e9]}, {}, "time"),
     ],
 )  # fmt: skip
 def test_what_looks_wrong_is_said(tmp_path, changes, options, doubt):
-    if doubt == "no usable row":
-        with pytest.raises(DataError, match=doubt):
-            doubts_of(tmp_path, changes, **options)
-    else:
-        assert doubt in doubts_of(tmp_path, changes, **options)
+    assert doubt in doubts_of(tmp_path, changes, **options)
+
+
+def test_gains_given_as_path_losses_are_recognised(tmp_path):
+    path = write(tmp_path / "links.csv", links() | {"gain": np.linspace(-90, -70, 40)})
+    with refused(DataError, "40 rows", "quantity='gain'"):
+        read_measurements(path, quantity="path-loss", on_bad="drop")
 
 
 def test_two_sites_with_one_id_are_noticed(tmp_path):
@@ -545,11 +539,13 @@ def test_swapped_degrees_are_noticed(tmp_path):
     found = check(read_walk(tmp_path, swapped, crs="EPSG:3857"))
     assert "swapped to each other" in " ".join(found.doubts)
     far = table | {"latitude": table["longitude"] - 130, "longitude": table["latitude"]}
-    with pytest.raises(DataError, match=r"beyond 90° .*swapped"):
+    with refused(DataError, "40 rows", "90°", "180°"):
         read_walk(tmp_path, far)
-    none = table | {"latitude": np.where(np.arange(40) == 4, 0, table["latitude"]),
-                    "longitude": np.where(np.arange(40) == 4, 0, table["longitude"])}  # fmt: skip
-    with pytest.raises(BadRowsError, match=r"0° north, 0° east \(no fix\?\) \(line 6\)"):
+    none = table | {
+        "latitude": np.where(np.arange(40) == 4, 0, table["latitude"]),
+        "longitude": np.where(np.arange(40) == 4, 0, table["longitude"]),
+    }
+    with refused(BadRowsError, "1 of 40", "0° north, 0° east", "line 6"):
         read_walk(tmp_path, none)
 
 
@@ -596,8 +592,9 @@ def test_one_in_a_hundred_rows_broken(tmp_path):
     assert_all_accounted(reading)
     assert len(reading.measurements) == 99_000
     named = sorted(row for rows in left_out(reading).values() for row in rows)
-    intact = pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(
-        invalid_row_handler=lambda row: "skip"))  # fmt: skip
+    intact = pa.csv.read_csv(
+        path, parse_options=pa.csv.ParseOptions(invalid_row_handler=lambda row: "skip")
+    )
     assert len(named) == 1000
     assert intact.num_rows + sum(len(lines[n - 1].split(",")) != 9 for n in named) == 100_000
     kept = np.setdiff1d(np.arange(100_000), np.array(named) - 2)
@@ -609,10 +606,8 @@ def test_one_in_a_hundred_rows_broken(tmp_path):
 def test_rubbish_is_one_line(tmp_path, ending, content):
     path = tmp_path / f"rubbish.{ending}"
     path.write_bytes(content)
-    with pytest.raises(vm.VeilmapError) as caught:
+    with refused(vm.VeilmapError, path):
         read_measurements(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -640,18 +635,18 @@ def test_text_of_any_kind_is_read_or_refused_in_one_line(tmp_path_factory, data)
 
 def test_files_that_are_no_tables(tmp_path):
     (tmp_path / "folder.csv").mkdir()
-    for name, message in (("folder.csv", "is a folder"), ("none.csv", "does not exist")):
-        with pytest.raises(DataError, match=message):
+    for name in ("folder.csv", "none.csv"):
+        with refused(DataError, tmp_path / name):
             read_measurements(tmp_path / name)
     (tmp_path / "table.xlsx").write_text("x")
-    with pytest.raises(DataError, match="tables are read from .csv"):
+    with refused(DataError, tmp_path / "table.xlsx", ".csv", ".parquet", ".gpkg"):
         read_measurements(tmp_path / "table.xlsx")
     header = tmp_path / "header.csv"
     header.write_text(",".join(links()) + "\n")
-    with pytest.raises(DataError, match="no usable row .it has no rows"):
+    with refused(DataError, header, "rows"):
         read_measurements(header)
     header.write_text("user,gain,gain\n1,2,3\n")
-    with pytest.raises(DataError, match="2 columns named 'gain'; rename all but one"):
+    with refused(DataError, header, "2 columns", "'gain'"):
         read_measurements(header)
 
 
@@ -659,7 +654,7 @@ def test_parquet_columns_of_other_types(tmp_path):
     table = pa.table(links())
     odd = table.set_column(8, "gain", pa.array([[1.0]] * 40))
     pa.parquet.write_table(odd, tmp_path / "odd.parquet")
-    with pytest.raises(DataError, match="40 rows: gain is not a number"):
+    with refused(DataError, tmp_path / "odd.parquet", "40 rows", "gain"):
         read_measurements(tmp_path / "odd.parquet")
     text = table.set_column(0, "user", pa.array(["a", "b"] * 20).dictionary_encode())
     text = text.set_column(8, "gain", text.column("gain").cast(pa.float32()))
@@ -671,9 +666,8 @@ def test_parquet_columns_of_other_types(tmp_path):
 def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch, module, ending):
     monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "walk.gpkg").write_bytes(b"x")
-    with pytest.raises(MissingExtraError) as caught:
+    with refused(MissingExtraError, module, extra="geo"):
         if ending == "csv":
             read_walk(tmp_path)
         else:
             read_measurements(tmp_path / "walk.gpkg")
-    assert caught.value.extra == "geo"

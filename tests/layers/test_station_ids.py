@@ -9,8 +9,10 @@ import xarray
 
 import veilmap as vm
 from commands import run as command
-from veilmap import VeilmapError, layers
+from refusals import refused
+from veilmap import layers
 from veilmap.data.antennas import Antennas
+from veilmap.errors import ConfigurationError, DataError, RunFolderError
 from veilmap.federation.config import FORMAT, RunConfig
 from veilmap.federation.run_folder import RunFolder
 from veilmap.model.field import Field
@@ -40,11 +42,12 @@ def a_map(seed=0):
     coarse = vm.Grid(40.0, (3, 3), (100.0, -20.0))
     values = rng.normal(0, 3, (len(MASTS), *coarse.shape))
     return vm.RadioMap(
-        GRID, rng.uniform(-5, 25, GRID.shape),
+        GRID,
+        rng.uniform(-5, 25, GRID.shape),
         offsets=Offsets((7, "a,b", "south"), ("old", "new"), (-7.0, 2.5, 4.0, 30.0, 50.0)),
         field=Field(coarse, np.array([*MASTS.values()]), values, tuple(MASTS)),
         antennas=some_links().antennas,
-    )  # fmt: skip
+    )
 
 
 def by_hand(radio_map, station, places):
@@ -54,9 +57,12 @@ def by_hand(radio_map, station, places):
     offset = dict(zip(map(str, radio_map.offsets.stations), radio_map.offsets.values, strict=False))
     pattern = radio_map.antennas.of(ids, places, mast)
     masts = np.tile(mast, (len(places), 1))
-    return laws.predict(places, mast) + offset[station] + pattern + radio_map.field.at(
-        places, masts, ids
-    )  # fmt: skip
+    return (
+        laws.predict(places, mast)
+        + offset[station]
+        + pattern
+        + radio_map.field.at(places, masts, ids)
+    )
 
 
 def places(altitude=1.5):
@@ -127,7 +133,7 @@ def test_places_come_back_to_the_bit_and_no_station_is_none(tmp_path):
 )  # fmt: skip
 def test_damaged_stations_are_refused(tmp_path, text):
     (tmp_path / "base_stations.csv").write_text(text)
-    with pytest.raises(VeilmapError, match="base_stations.csv is damaged"):
+    with refused(DataError, tmp_path / "base_stations.csv", "bs,x,y,z"):
         RunFolder(tmp_path).base_stations()
 
 
@@ -138,8 +144,8 @@ def test_a_folder_of_another_format_is_refused(capsys, tmp_path):
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format": FORMAT - 1}))
     code, _, err = command(capsys, "export", str(tmp_path / "run"), str(tmp_path / "a.nc"))
     assert (code, err.count("\n")) == (2, 1)
-    assert "was written by another version of veilmap; train it anew" in err
-    with pytest.raises(VeilmapError, match="another version"):
+    assert "another version" in err
+    with refused(RunFolderError, tmp_path / "run", "version"):
         vm.train(
             data, GRID, rounds=1, seed=0, recording=vm.Recording(out=tmp_path / "run", resume=True)
         )
@@ -178,8 +184,10 @@ def test_a_layer_names_its_station():
     details = {"base_station": "7", "offset_db": -7.0, "azimuth_deg": 90.0, "beam_width_deg": 65.0}
     assert layer.attributes == {"base_station_m": MASTS["7"]} | details
     assert layers.gain(a_map(), MASTS["a,b"], station="a,b").attributes.keys() == {
-        "base_station_m", "base_station", "offset_db",
-    }  # fmt: skip
+        "base_station_m",
+        "base_station",
+        "offset_db",
+    }
     los = layers.los_probability(a_map(), MASTS["7"], station="7")
     assert los.attributes["base_station"] == "7"
     assert los.long_name == "probability of line of sight to base station 7"
@@ -206,19 +214,22 @@ def test_the_spread_of_a_station_has_its_offsets_in_it():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "named"),
     [
-        (lambda: layers.gain(a_map(), MASTS["7"], station="8"), "no base station 8; there are 7, "),
-        (lambda: layers.los_probability(a_map(), MASTS["7"], station="8"), "no base station 8"),
-        (lambda: layers.spread([a_map()] * 2, MASTS["7"], station="8"), "no base station 8"),
-        (lambda: layers.gain(a_map(), MASTS["7"], station="7", azimuth=3), "not both"),
-        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["8"]), "no base station 8"),
-        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["7", "7"]), "1 .* have 2 ids"),
-        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["7"], azimuths=[1]), "not both"),
+        (lambda: layers.gain(a_map(), MASTS["7"], station="8"), ["station 8", "7, a,b, south"]),
+        (lambda: layers.los_probability(a_map(), MASTS["7"], station="8"), ["station 8"]),
+        (lambda: layers.spread([a_map()] * 2, MASTS["7"], station="8"), ["station 8"]),
+        (lambda: layers.gain(a_map(), MASTS["7"], station="7", azimuth=3), ["id", "antenna"]),
+        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["8"]), ["station 8"]),
+        (lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["7", "7"]), ["2 ids"]),
+        (
+            lambda: layers.best_server(a_map(), [MASTS["7"]], ids=["7"], azimuths=[1]),
+            ["ids", "antennas"],
+        ),
     ],
 )
-def test_wrong_use_is_one_clear_line(wrong, message):
-    with pytest.raises(VeilmapError, match=message):
+def test_wrong_use_is_one_clear_line(wrong, named):
+    with refused(ConfigurationError, *named):
         wrong()
 
 
@@ -300,16 +311,16 @@ def test_line_of_sight_and_uncertainty_by_id(capsys, runs, tmp_path):
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("run", ["--station", "9"], "run has no base station '9'; there are 7, a,b, south"),
-        ("run", ["--station", "7", "--station", "south"], "gain needs one base station"),
-        ("run", [], "--station ID or --bs x,y,z; the run has 3, such as 7"),
+        ("run", ["--station", "9"], "'9'; there are 7, a,b, south"),
+        ("run", ["--station", "7", "--station", "south"], "one base station"),
+        ("run", [], "the run has 3, such as 7"),
         ("run", ["--station", "7", "--bs", "1,2,3"], "by id, or all by place"),
-        ("run", ["--station", "7", "--azimuth", "3"], "1 times for 0 base stations named by place"),
-        ("one", ["--azimuth", "3"], "1 times for 0 base stations named by place"),
-        ("run", ["--layer", "heights", "--station", "7"], "has no use for --station"),
+        ("run", ["--station", "7", "--azimuth", "3"], "1 times for 0 base stations"),
+        ("one", ["--azimuth", "3"], "1 times for 0 base stations"),
+        ("run", ["--layer", "heights", "--station", "7"], "layer heights"),
         ("plain", ["--station", "south"], "'south' of"),
-        ("plain", ["--station", "south"], "is at 2 places: name one with --bs, such as 200,0,30"),
-        ("map.nc", ["--station", "7"], "name the run's folder instead, or the place with --bs"),
+        ("plain", ["--station", "south"], "200,0,30"),
+        ("map.nc", ["--station", "7"], "--bs x,y,z"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(capsys, runs, tmp_path, source, options, message):
@@ -337,4 +348,4 @@ def test_a_run_that_was_told_no_stations(capsys, tmp_path):
     _, _, err = command(
         capsys, "export", str(tmp_path / "run"), str(tmp_path / "a.nc"), "--station", "7"
     )
-    assert "was not told where base stations are: name the place with --bs" in err
+    assert "--bs" in err

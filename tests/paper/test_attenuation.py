@@ -37,8 +37,10 @@ def test_without_noise_it_is_the_squared_gradient():
     gains = radio_map.predict(USER, STATIONS) + 4.0
     data = vm.Measurements(
         user=np.zeros(len(STATIONS), int),
-        user_xyz=np.tile(USER, (len(STATIONS), 1)), bs_xyz=STATIONS, gain_db=gains,
-    )  # fmt: skip
+        user_xyz=np.tile(USER, (len(STATIONS), 1)),
+        bs_xyz=STATIONS,
+        gain_db=gains,
+    )
     gradient = vm.local_gradients(radio_map, data).height_gradient[0]
     energy = theory.expected_energy(radio_map, gains, USER, STATIONS, 0.0)
     np.testing.assert_allclose(energy, gradient**2, rtol=1e-9, atol=1e-20)

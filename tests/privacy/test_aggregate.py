@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import veilmap as vm
+from refusals import refused
 from veilmap._kernels import few_cells
+from veilmap.errors import ConfigurationError
 from veilmap.model.propagation import at_100_m
 from veilmap.privacy import noise
 from veilmap.privacy.mechanisms import Contribution
@@ -130,9 +132,11 @@ def test_a_gradient_of_theta_is_clipped_and_keeps_its_direction(length):
     # By gain at 100 m and slope, in which θ is clipped.
     slopes = np.linalg.solve(at_100_m(2), axis * length * mechanism.theta_clip)
     raw = Contribution(
-        np.zeros((users, GRID.cells)), np.tile(slopes, (users, 1)), np.ones(users),
+        np.zeros((users, GRID.cells)),
+        np.tile(slopes, (users, 1)),
+        np.ones(users),
         np.zeros((users, 2)),
-    )  # fmt: skip
+    )
     whole = without_noise(mechanism, raw)[:, GRID.cells :]
     _, mean = mechanism.read(np.zeros(GRID.cells), whole.sum(axis=0), users)
     seen = at_100_m(2) @ mean
@@ -298,31 +302,31 @@ def test_a_vanishing_gradient_looks_like_any_other():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("parameter", "value"),
     [
-        ({"epsilon": 0}, "epsilon must be greater than 0"),
-        ({"delta": 1}, "delta must be"),
-        ({"dropout": -0.1}, "dropout must be"),
-        ({"dropout": 1}, "below 1"),
-        ({"contribute": 0}, "contribute must be"),
-        ({"theta_share": 1}, "below 1"),
-        ({"levels": 0}, "levels must be at least 1"),
-        ({"bits": 40}, "bits must be at most 32"),
-        ({"noise_multiplier": 0}, "noise_multiplier must be greater"),
+        ("epsilon", 0),
+        ("delta", 1),
+        ("dropout", -0.1),
+        ("dropout", 1),
+        ("contribute", 0),
+        ("theta_share", 1),
+        ("levels", 0),
+        ("bits", 40),
+        ("noise_multiplier", 0),
     ],
 )
-def test_wrong_promises_are_refused(arguments, message):
-    with pytest.raises(vm.VeilmapError, match=message):
-        vm.AggregateGaussian(**arguments)
+def test_wrong_promises_are_refused(parameter, value):
+    with refused(ConfigurationError, parameter, value):
+        vm.AggregateGaussian(**{parameter: value})
 
 
 def test_what_cannot_be_proven_is_refused():
     raw = contribution(np.random.default_rng(0), 2)
-    with pytest.raises(vm.VeilmapError, match="not fixed yet"):
+    with refused(ConfigurationError, "accounting.calibrated"):
         vm.AggregateGaussian().answer(raw, GRID, draws(2), 2)
     coarse = vm.AggregateGaussian(noise_multiplier=1.0, levels=4)
-    with pytest.raises(vm.VeilmapError, match="too coarse to be proven"):
+    with refused(ConfigurationError, "4 levels"):
         coarse.answer(raw, GRID, draws(2), 100)
     raw.height_gradient[0, 0] = np.nan
-    with pytest.raises(vm.VeilmapError, match="not finite"):
+    with refused(ConfigurationError, "gradient"):
         FIXED.answer(raw, GRID, draws(2), 2)

@@ -67,9 +67,9 @@ def test_the_command_writes_the_page(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("only", "page", "message"),
     [
-        ("nothing", "page.md", "no benchmark 'nothing'; there are"),
-        ("stages", "taken/page.md", "taken is a file; name a folder"),
-        ("stages", "folder", "folder is a folder; name a file"),
+        ("nothing", "page.md", "'nothing'"),
+        ("stages", "taken/page.md", "taken is a file"),
+        ("stages", "folder", "folder is a folder"),
     ],
 )
 def test_mistakes_are_said_before_the_work(capsys, tmp_path, monkeypatch, only, page, message):

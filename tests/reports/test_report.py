@@ -290,8 +290,10 @@ def test_the_promise_is_shown_with_what_it_rests_on_and_none_with_a_seed(runs, m
     assert "ε" not in promise_in_words(opened)
     opened.config = replace(opened.config, seed=None)
     monkeypatch.setattr(opened, "spent", lambda: 6.0)
-    for words in ("(ε, δ) = (6.00, 0.001) for one user's contributions",
-                  "at least 90% of a round's users adding their noise"):  # fmt: skip
+    for words in (
+        "(ε, δ) = (6.00, 0.001) for one user's contributions",
+        "at least 90% of a round's users adding their noise",
+    ):
         assert words in promise_in_words(opened)
 
 
@@ -311,10 +313,12 @@ def test_a_report_on_a_run_with_a_guarantee_holds_what_was_published(written):
 def test_a_server_of_sums_shows_sums(written):
     page = written["aggregate"]
     for words in (
-        "only sums over a round's users", "the noise is computable from the seed",
-        "The ring is where the user was", "The mean gradient of 8 users",
+        "only sums over a round's users",
+        "the noise is computable from the seed",
+        "The ring is where the user was",
+        "The mean gradient of 8 users",
         "has no such parameters; taken are μ = 50, ρ = 1",
-    ):  # fmt: skip
+    ):
         assert words in page.text
     assert not any("ε is" in image["alt"] for image in page.every("img"))
     tables = [rows for title, rows in page.tables.items() if "Metres" in title]
@@ -384,16 +388,16 @@ def test_another_user_can_be_looked_at(capsys, quick, runs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{odd}", "--user", "nobody"], "user: nobody took part in no kept round"),
+        (["{odd}", "--user", "nobody"], "user: nobody"),
         (["{odd}", "{unkept}", "--user", "nobody"], "user: nobody"),
-        (["{unkept}", "--user", "1"], "user: no uploads were kept"),
-        (["nowhere"], "nowhere holds no run"),
-        (["{odd}", "--data", "{test}"], "trained on other measurements"),
-        (["{odd}", "--data", "gone.csv"], "gone.csv does not exist"),
-        (["{odd}", "--test", "gone.csv"], "gone.csv does not exist"),
-        (["{sums}", "--data", "{test}"], "only a study includes them"),
-        (["{odd}", "--out", "report.pdf"], "a report is written as .html"),
-        (["{odd}", "--out", "{test}/report.html"], "is a file; name a folder"),
+        (["{unkept}", "--user", "1"], "keep_uploads"),
+        (["nowhere"], "nowhere"),
+        (["{odd}", "--data", "{test}"], "(--data)"),
+        (["{odd}", "--data", "gone.csv"], "gone.csv"),
+        (["{odd}", "--test", "gone.csv"], "gone.csv"),
+        (["{sums}", "--data", "{test}"], "--study"),
+        (["{odd}", "--out", "report.pdf"], ".html"),
+        (["{odd}", "--out", "{test}/report.html"], "test.parquet"),
         ([], "RUNS"),
     ],
 )

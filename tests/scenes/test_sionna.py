@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import veilmap as vm
+from refusals import refused
+from veilmap.errors import ConfigurationError, DataError, MissingExtraError
 from veilmap.scenes.sionna import trial
 
 pytestmark = pytest.mark.xdist_group("sionna")
@@ -67,40 +69,35 @@ def scene(box_file):
 
 def test_without_sionna_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setattr("veilmap._util.extras.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(vm.VeilmapError) as error:
+    with refused(MissingExtraError, "sionna", "'veilmap[sionna]'", extra="sionna"):
         vm.Scene.from_sionna("munich", [[0, 0, 50]])
-    assert str(error.value) == "ray tracing needs sionna: pip install 'veilmap[sionna]'"
 
 
 @pytest.mark.parametrize(
-    ("program", "complaint"),
+    ("program", "named"),
     [
         (
             "import os; print('LLVM 15 0 6', flush=True); os.abort()",
-            r"needs LLVM 17 or newer, and Dr\.Jit found LLVM 15\.0\.6 .*DRJIT_LIBLLVM_PATH",
+            ["LLVM 17", "LLVM 15.0.6", "DRJIT_LIBLLVM_PATH"],
         ),
-        (
-            "raise ImportError('the LLVM backend is inactive')",
-            r"needs LLVM 17 or newer, and Dr\.Jit found none that it can use",
-        ),
+        ("raise ImportError('the LLVM backend is inactive')", ["LLVM 17", "DRJIT_LIBLLVM_PATH"]),
         (
             "import os; print('LLVM 19 1 7', flush=True); os.abort()",
-            r"a trial with LLVM 19\.1\.7 ended with code -6: it said nothing",
+            ["LLVM 19.1.7", "code -6"],
         ),
-        ("raise OSError('disk is full')", r"does not work here: OSError: disk is full"),
+        ("raise OSError('disk is full')", ["OSError: disk is full"]),
     ],
 )
-def test_a_trial_that_fails_is_one_line(found, monkeypatch, program, complaint):
+def test_a_trial_that_fails_is_one_line(found, monkeypatch, program, named):
     monkeypatch.setattr(trial, "_PROGRAM", program)
-    with pytest.raises(vm.VeilmapError, match=complaint) as error:
+    with refused(DataError, *named):
         vm.Scene.from_sionna("munich", [[0, 0, 50]])
-    assert "\n" not in str(error.value)
 
 
 def test_the_library_that_was_named_is_in_the_message(found, monkeypatch):
     monkeypatch.setenv("DRJIT_LIBLLVM_PATH", "/opt/libLLVM-14.so")
     monkeypatch.setattr(trial, "_PROGRAM", "print('LLVM 14 0 6'); raise SystemExit(1)")
-    with pytest.raises(vm.VeilmapError, match=r"LLVM 14\.0\.6 in /opt/libLLVM-14\.so"):
+    with refused(DataError, "LLVM 14.0.6", "/opt/libLLVM-14.so"):
         trial.check()
 
 
@@ -125,7 +122,7 @@ def test_veilmap_alone_imports_none_of_it():
 
 
 def test_other_scenes_cannot_be_traced():
-    with pytest.raises(vm.VeilmapError, match=r"only a scene made with Scene\.from_sionna"):
+    with refused(ConfigurationError, "Scene.from_sionna"):
         vm.Scene.synthetic(0).trace(users=2)
 
 
@@ -168,21 +165,20 @@ def test_it_can_be_measured_by_laws_too(scene):
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "kind", "named"),
     [
-        ({"source": "atlantis"}, r"neither a Mitsuba file .* nor a scene of Sionna RT: .*munich"),
-        ({"source": "atlantis.xml"}, "atlantis.xml"),
-        ({"base_stations": [[0, 0, 10]]}, "base station 0 is inside a building"),
-        ({"extent": (10, -10, 0, 5)}, r"extent must be \(west, east, south, north\)"),
-        ({"extent": (10, 20)}, r"extent must be \(west, east, south, north\)"),
-        ({"extent": (1e4, 2e4, 1e4, 2e4), "cell_size": 100.0}, "has no surface"),
+        ({"source": "atlantis"}, DataError, ["atlantis", "munich"]),
+        ({"source": "atlantis.xml"}, DataError, ["atlantis.xml"]),
+        ({"base_stations": [[0, 0, 10]]}, ConfigurationError, ["base station 0"]),
+        ({"extent": (10, -10, 0, 5)}, ConfigurationError, ["extent"]),
+        ({"extent": (10, 20)}, ConfigurationError, ["extent"]),
+        ({"extent": (1e4, 2e4, 1e4, 2e4), "cell_size": 100.0}, DataError, ["box.xml", "extent"]),
     ],
 )
-def test_what_cannot_be_made_is_one_line(box_file, change, complaint):
+def test_what_cannot_be_made_is_one_line(box_file, change, kind, named):
     options = {"source": box_file, "base_stations": [WEST], "extent": EXTENT} | change
-    with pytest.raises(vm.VeilmapError, match=complaint) as error:
+    with refused(kind, *named):
         vm.Scene.from_sionna(**options)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -190,28 +186,27 @@ def test_what_cannot_be_made_is_one_line(box_file, change, complaint):
 )
 def test_a_broken_file_is_one_line(box_file, tmp_path, text):
     (tmp_path / "a.xml").write_text(text.replace('value="concrete"', 'value="cheese"'))
-    with pytest.raises(vm.VeilmapError, match="cannot be read as a scene of Sionna RT") as error:
+    with refused(DataError, tmp_path / "a.xml", "Sionna RT"):
         vm.Scene.from_sionna(tmp_path / "a.xml", [WEST])
-    assert "\n" not in str(error.value)
 
 
 def test_a_rectangle_that_sionna_does_not_take_is_named(box_file, tmp_path):
     second = '<bsdf type="itu-radio-material" id="b"><string name="type" value="brick"/></bsdf>'
     own = BOX.replace("</bsdf>", f"</bsdf>{second}").replace('ref id="concrete"', 'ref id="b"', 1)
     (tmp_path / "a.xml").write_text(own)
-    with pytest.raises(vm.VeilmapError, match="has a rectangle"):
+    with refused(DataError, tmp_path / "a.xml", "rectangle"):
         vm.Scene.from_sionna(tmp_path / "a.xml", [WEST])
 
 
 def test_meshes_and_buildings_do_not_mix(scene):
-    with pytest.raises(vm.VeilmapError, match="buildings or meshes, not both"):
+    with refused(ConfigurationError, "buildings", "meshes"):
         replace(scene, buildings=vm.Scene.synthetic(0).buildings)
 
 
 def test_terrain_is_refused(box_file, tmp_path):
     slope = BOX.replace('<scale value="200"/>', '<scale value="200"/><rotate y="1" angle="10"/>')
     (tmp_path / "slope.xml").write_text(slope)
-    with pytest.raises(vm.VeilmapError, match=r"rises by \d+ m, and maps are made on flat ground"):
+    with refused(DataError, "slope.xml", "ground", "extent"):
         vm.Scene.from_sionna(tmp_path / "slope.xml", [[-45.0, 0.0, 40.0]], extent=EXTENT)
 
 
@@ -251,7 +246,7 @@ def test_links_without_a_path_are_counted(scene):
     (lost,) = data.dropped
     assert lost.reason == "no path was found"
     assert lost.rows.tolist() == [1, 2]
-    with pytest.raises(vm.VeilmapError, match="none of 1 links has a path"):
+    with refused(ConfigurationError, "1 links", "max_depth"):
         replace(scene, base_stations=[EAST]).trace(users[:1], max_depth=0, seed=0)
 
 
@@ -277,15 +272,14 @@ def test_gains_of_a_link_do_not_depend_on_what_else_is_traced(scene, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "kind", "named"),
     [
-        ({"users": [[0.0, 0.0, 1.5]]}, "user 0 is inside a building"),
-        ({"users": 0}, "users must be at least 1"),
-        ({"frequency": 1.0}, "at 1 Hz"),
-        ({"max_depth": -1}, "max_depth must be at least 0"),
+        ({"users": [[0.0, 0.0, 1.5]]}, ConfigurationError, "user 0"),
+        ({"users": 0}, ConfigurationError, "users"),
+        ({"frequency": 1.0}, DataError, "1 Hz"),
+        ({"max_depth": -1}, ConfigurationError, "max_depth"),
     ],
 )
-def test_what_cannot_be_traced_is_one_line(scene, change, complaint):
-    with pytest.raises(vm.VeilmapError, match=complaint) as error:
+def test_what_cannot_be_traced_is_one_line(scene, change, kind, named):
+    with refused(kind, named):
         scene.trace(**({"users": 1, "seed": 0} | change))
-    assert "\n" not in str(error.value)

@@ -123,11 +123,13 @@ class Server:
     def collect(self, to, shares, *, which=0, question=None):
         """Forward shares, (source, ciphertext) each, with a broadcast."""
         content = question or self.question(to, which, cohort=self.announced[to].cohort)
-        content.config_records[CONFIGS] = ConfigRecord({
-            "stage": "collect_masked_vectors",
-            "srcs": [source for source, _ in shares],
-            "ctxts": [text for _, text in shares],
-        })  # fmt: skip
+        content.config_records[CONFIGS] = ConfigRecord(
+            {
+                "stage": "collect_masked_vectors",
+                "srcs": [source for source, _ in shares],
+                "ctxts": [text for _, text in shares],
+            }
+        )
         reply = self.deliver(to, content)
         if reply is not None:
             told = self.announced[to]
@@ -167,8 +169,9 @@ class Server:
         return list(newest.items())
 
     def adverts_of(self, session):
-        return [(number, keys, signed) for own, number, keys, signed in self.adverts
-                if own == session]  # fmt: skip
+        return [
+            (number, keys, signed) for own, number, keys, signed in self.adverts if own == session
+        ]
 
     def signed_in(self, session):
         return {number: signature for own, number, signature in self.signatures if own == session}
@@ -195,10 +198,9 @@ class Server:
             return False
         for answer in subset:
             for peer in answer.peers:
-                known = (
-                    self._knows(session, peer, "key", answer.threshold)
-                    or self._knows(session, answer.node, "key", answer.threshold)
-                )  # fmt: skip
+                known = self._knows(session, peer, "key", answer.threshold) or self._knows(
+                    session, answer.node, "key", answer.threshold
+                )
                 cancels = peer in within and answer.node in within[peer].peers
                 if not known and not cancels:
                     return False

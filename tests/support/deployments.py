@@ -71,10 +71,13 @@ def command(federation, name, arguments):
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [str(argument) for argument in arguments], stdout=out, stderr=out,
-            stdin=subprocess.DEVNULL, env=os.environ | federation.environment,
+            [str(argument) for argument in arguments],
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | federation.environment,
             start_new_session=True,
-        )  # fmt: skip
+        )
     try:
         yield process
     finally:
@@ -84,9 +87,10 @@ def command(federation, name, arguments):
 def training(federation, name="run"):
     """`veilmap federation run` in the background."""
     return command(
-        federation, name,
+        federation,
+        name,
         [sys.executable, "-m", "veilmap.cli", "federation", "run", federation.folder],
-    )  # fmt: skip
+    )
 
 
 def kill(federation, name):

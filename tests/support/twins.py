@@ -22,10 +22,12 @@ def changed(data):
     bs_xyz = SCENE.base_stations[bs]
     bs[-1], bs_xyz[-1] = 999, [33.0, 44.0, 55.0]  # which nobody else has heard
     own = vm.Measurements([VICTIM] * links, user_xyz, bs_xyz, rng.uniform(-150, -40, links), bs=bs)
-    return vm.Measurements(*(
-        np.concatenate([getattr(rest, name), getattr(own, name)])
-        for name in ("user", "user_xyz", "bs_xyz", "gain_db", "bs")
-    ))  # fmt: skip
+    return vm.Measurements(
+        *(
+            np.concatenate([getattr(rest, name), getattr(own, name)])
+            for name in ("user", "user_xyz", "bs_xyz", "gain_db", "bs")
+        )
+    )
 
 
 TWINS = {"a": DATA, "b": changed(DATA)}

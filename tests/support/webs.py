@@ -65,9 +65,12 @@ def service_of(places, work, *, new_runs=None, jobs=None, study=False):
 def client_of(service, token=None, **options):
     """A browser on this host with the page open."""
     return TestClient(
-        create_app(service, token), base_url="http://127.0.0.1", headers={"X-Veilmap": "page"},
-        follow_redirects=False, **options,
-    )  # fmt: skip
+        create_app(service, token),
+        base_url="http://127.0.0.1",
+        headers={"X-Veilmap": "page"},
+        follow_redirects=False,
+        **options,
+    )
 
 
 def get_exactly(client, address):

@@ -36,9 +36,7 @@ def values_of(client, run, **wanted):
 
 
 def seen_of(client, run="aligned", user="0", number=1, **knobs):
-    answer = client.get(
-        f"/api/runs/{run}/seen", params={"user": user, "round": number, **knobs}
-    )  # fmt: skip
+    answer = client.get(f"/api/runs/{run}/seen", params={"user": user, "round": number, **knobs})
     assert answer.status_code == 200, answer.content
     return unpacked(answer.content)
 
@@ -240,8 +238,11 @@ def test_a_run_is_told_in_full(client):
     assert found["measured"]
     assert found["has_buildings"]
     assert {layer["name"] for layer in found["layers"] if layer["why_not"] is None} == {
-        "gain", "los", "best-server", "heights",
-    }  # fmt: skip
+        "gain",
+        "los",
+        "best-server",
+        "heights",
+    }
     polygons = strict(client.get("/api/runs/aligned/buildings"))["polygons"]
     assert len(polygons) == len(Scene.synthetic(3, cell_size=15.0).buildings)
 

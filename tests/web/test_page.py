@@ -58,9 +58,12 @@ def hostile(folder):
     scene = vm.Scene.synthetic(1, size=100, cell_size=10, buildings=2, base_stations=4)
     plain = scene.measure(users=3, links_per_user=4, seed=0)
     data = vm.Measurements(
-        [f"{HOSTILE}{user}" for user in plain.user], plain.user_xyz, plain.bs_xyz, plain.gain_db,
+        [f"{HOSTILE}{user}" for user in plain.user],
+        plain.user_xyz,
+        plain.bs_xyz,
+        plain.gain_db,
         bs=[f"{HOSTILE}{bs}" for bs in plain.bs],
-    )  # fmt: skip
+    )
     data.save(folder / "links.parquet")
     source = Source(folder / "links.parquet", None, 0, 3, 10.0)
     links, _, grid = source.load()

@@ -248,9 +248,11 @@ def audit(median=12.0):
     spread = {"value": median, "low": median - 2, "high": median + 2}
     prior = {"attack": "prior only", "when": "all", "median": {"value": 80, "low": 1, "high": 99}}
     return {
-        "strongest": score, "scores": [prior, score | {"median": spread}], "map_mae_db": 7.5,
+        "strongest": score,
+        "scores": [prior, score | {"median": spread}],
+        "map_mae_db": 7.5,
         "promise": "none",
-    }  # fmt: skip
+    }
 
 
 def write_audit(place, content):

@@ -17,7 +17,8 @@ from flwr.superlink.routers.fleet.router import router as fleet_router
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilmap.errors import VeilmapError
+from refusals import refused
+from veilmap.errors import ConfigurationError
 from veilmap.flower.deploy import node, superlink, templates
 
 PRIVATE, PUBLIC = ("127.0.0.1", 9444), ("10.0.0.1", 9443)
@@ -71,8 +72,9 @@ def test_what_nodes_call_exists_and_registers_nobody():
     fleet = {route.path for route in fleet_router.routes}
     assert fleet > superlink.NODE_CALLS
     assert {path.rpartition("/")[2] for path in fleet - superlink.NODE_CALLS} == {
-        "register-node", "unregister-node"
-    }  # fmt: skip
+        "register-node",
+        "unregister-node",
+    }
 
 
 @pytest.mark.parametrize("path", sorted({route.path for route in control_router.routes}))
@@ -179,7 +181,7 @@ def archive(files):
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as out:
         for name, text in files.items():
-            out.writestr(name, text)
+            out.writestr(zipfile.ZipInfo(name), text)  # no time of its own: it names a test
     return made.getvalue()
 
 
@@ -196,27 +198,27 @@ def test_a_node_answers_to_veilmaps_app_whatever_its_settings():
 
 
 @pytest.mark.parametrize(
-    ("app", "reason"),
+    ("app", "named"),
     [
-        (bundle(OURS.replace("app:client", "app:server")), "other components"),
-        (bundle(OURS.replace("app:server", "own:server"), "own.py"), "files of its own"),
+        (bundle(OURS.replace("app:client", "app:server")), "'clientapp'"),
+        (bundle(OURS.replace("app:server", "own:server"), "own.py"), "own.py"),
         (
             bundle(OURS.replace("[tool.flwr.app.components]", "[tool.flwr.app.components]\nx = 1")),
-            "other components",
+            "'x': 1",
         ),
         # The same names, and a package that would come before the installed one.
-        (bundle(OURS, "veilmap/federation/flower/app.py"), "files of its own"),
-        (bundle(OURS, "sitecustomize.py"), "files of its own"),
-        (bundle(OURS, "../pyproject.toml"), "files of its own"),
-        (archive({"pyproject.toml": "[project]\nname = 'x'"}), "cannot be read"),
-        (archive({"pyproject.toml": "["}), "cannot be read"),
-        (archive({}), "cannot be read"),
-        (b"", "cannot be read"),
-        (b"PK\x03\x04 no archive", "cannot be read"),
+        (bundle(OURS, "veilmap/federation/flower/app.py"), "veilmap/federation/flower/app.py"),
+        (bundle(OURS, "sitecustomize.py"), "sitecustomize.py"),
+        (bundle(OURS, "../pyproject.toml"), "../pyproject.toml"),
+        (archive({"pyproject.toml": "[project]\nname = 'x'"}), "KeyError"),
+        (archive({"pyproject.toml": "["}), "TOMLDecodeError"),
+        (archive({}), "KeyError"),
+        (b"", "BadZipFile"),
+        (b"PK\x03\x04 no archive", "BadZipFile"),
     ],
 )
-def test_a_node_refuses_any_other_app(app, reason):
-    with pytest.raises(VeilmapError, match=reason):
+def test_a_node_refuses_any_other_app(app, named):
+    with refused(ConfigurationError, named):
         node.check_app(app)
 
 

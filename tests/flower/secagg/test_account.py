@@ -106,10 +106,13 @@ def test_renamed_copied_and_replaced_data_leave_the_account_as_it_is(own, tmp_pa
     for session, name in enumerate(["links.parquet", "renamed.parquet", "replaced.parquet"], 1):
         data.save(tmp_path / name)
         settings = {
-            "data": str(tmp_path / name), "mechanism": "aggregate", "noise-multiplier": 9.0,
-            "key": str(tmp_path / "a"), "roster": str(tmp_path / "roster"),
+            "data": str(tmp_path / name),
+            "mechanism": "aggregate",
+            "noise-multiplier": 9.0,
+            "key": str(tmp_path / "a"),
+            "roster": str(tmp_path / "roster"),
             "account": str(own.account),
-        }  # fmt: skip
+        }
         mine = app.node_settings(settings)
         answer(mine.enrolment, session, mine.mechanism)
         spent.append(answers(own))

@@ -184,8 +184,10 @@ def test_peers_that_the_server_invents_are_refused(server):
         invented = [(INVENTED + k, server.invented_keys, told) for k in range(4)]
         assert server.share_keys(VICTIM, [real[0], *invented]) is None
     # Keys of the server's own under the numbers and names of those who are enrolled.
-    swapped = [(number, [key[:-1] + bytes([number]) for key in server.invented_keys], told)
-               for number, _, told in real[1:]]  # fmt: skip
+    swapped = [
+        (number, [key[:-1] + bytes([number]) for key in server.invented_keys], told)
+        for number, _, told in real[1:]
+    ]
     assert server.share_keys(VICTIM, [real[0], *swapped]) is None
     assert not server.shares
 
@@ -350,9 +352,9 @@ def test_noise_alone_has_the_deviation_of_any_other_answer(town):
     data, maps = town
     clients = Clients(data.users.tolist(), data.links, MECHANISM, None)
     broadcast = Broadcast(0, maps[0], len(NODES))
-    sent = np.concatenate([
-        update.height_gradient for _ in range(40) for update in clients.noise_alone(broadcast)
-    ])  # fmt: skip
+    sent = np.concatenate(
+        [update.height_gradient for _ in range(40) for update in clients.noise_alone(broadcast)]
+    )
     expected = MECHANISM.share_deviation(maps[0].grid.cells, 4, len(NODES))
     # Relative deviation of a sample deviation: 1/√(2n).
     assert abs(sent.std() / expected - 1) < 5 / np.sqrt(2 * sent.size)
@@ -404,10 +406,11 @@ class CheatingServer(RuleBasedStateMachine):
         return [to for to in nodes if to in self.server.announced]
 
     @rule(
-        groups=st.lists(subset(), min_size=1, max_size=2), fresh=st.booleans(),
+        groups=st.lists(subset(), min_size=1, max_size=2),
+        fresh=st.booleans(),
         which=st.lists(st.integers(0, 1), min_size=2, max_size=2),
         threshold=st.one_of(st.none(), st.integers(2, 5)),
-    )  # fmt: skip
+    )
     def set_up(self, groups, fresh, which, threshold):
         self.session += fresh
         for group, broadcast in zip(groups, which, strict=False):
@@ -428,9 +431,7 @@ class CheatingServer(RuleBasedStateMachine):
             told = [(number, *advert) for number, advert in adverts.items()]
             self.server.share_keys(to, told + strangers)
 
-    @rule(
-        nodes=subset(), sources=subset(), repeated=st.integers(1, 3), which=st.integers(0, 1),
-    )  # fmt: skip
+    @rule(nodes=subset(), sources=subset(), repeated=st.integers(1, 3), which=st.integers(0, 1))
     def collect(self, nodes, sources, repeated, which):
         for to in self.nodes_in_session(nodes):
             shares = [share for share in self.server.shares_for(to) if share[0] in sources]
@@ -450,10 +451,11 @@ class CheatingServer(RuleBasedStateMachine):
             session = self.server.announced[to].session
             known = self.server.signed_in(session)
             self.server.unmask(
-                to, [node for node in self.partners(to) if node in here],
+                to,
+                [node for node in self.partners(to) if node in here],
                 [node for node in self.partners(to) if node not in here],
                 {number: known[number] for number in signers if number in known},
-            )  # fmt: skip
+            )
 
     @rule(gone=st.one_of(st.just([]), st.lists(st.sampled_from(NODES), max_size=2, unique=True)))
     def play_on(self, gone):
