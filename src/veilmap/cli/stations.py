@@ -81,10 +81,7 @@ class NamedMap:
         return ChosenStations(*self.run.stations) if self.run else ChosenStations(np.empty((0, 3)))
 
     def named(
-        self,
-        ids: Sequence[str] | None,
-        bs: Sequence[str] | None,
-        bs_latlon: Sequence[str] | None,
+        self, ids: Sequence[str] | None, bs: Sequence[str] | None, bs_latlon: Sequence[str] | None
     ) -> ChosenStations:
         """The base stations that options name."""
         if not ids:

@@ -22,11 +22,7 @@ OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).
 
 
 def command(
-    config: RunConfig,
-    source: Source | None,
-    kept: Sequence[int],
-    *,
-    no_antennas: bool = False,
+    config: RunConfig, source: Source | None, kept: Sequence[int], *, no_antennas: bool = False
 ) -> str | None:
     """The command that makes a run again, where its folder says enough to know it.
 

@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from veilmap.auditing.exposure import Witness
 from veilmap.data.folders import Crowd, MeasurementFolder, open_crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import (
-    ConfigurationError,
-    DataError,
-    PrivacyError,
-    RunFolderError,
-    VeilmapError,
-)
+from veilmap.errors import ConfigurationError, DataError, PrivacyError, RunFolderError, VeilmapError
 from veilmap.federation import Run, Transcript, history
 from veilmap.federation.config import Fingerprint, RunConfig
 from veilmap.federation.history import HistoryRow, last_mae
@@ -63,12 +57,7 @@ class OpenRun:
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        data: Path | None = None,
-        test: Path | None = None,
-        study: bool = False,
+        self, path: Path, *, data: Path | None = None, test: Path | None = None, study: bool = False
     ) -> None:
         self.path = path
         self.folder = RunFolder(path)

@@ -135,9 +135,7 @@ ALayerRequest = Annotated[views.LayerRequest, Depends(_layer_request)]
 
 
 @looking.get(
-    "/runs/{run}/layer",
-    response_class=_Packed,
-    responses=_holding(schema.LayerHeader, _PACKED),
+    "/runs/{run}/layer", response_class=_Packed, responses=_holding(schema.LayerHeader, _PACKED)
 )
 def run_layer(opened: TheRun, wanted: ALayerRequest) -> _Packed:
     """A layer over the map's cells, or over larger ones where it has very many."""
@@ -176,9 +174,7 @@ def _knobs(
 
 
 @looking.get(
-    "/runs/{run}/seen",
-    response_class=_Packed,
-    responses=_holding(schema.SeenHeader, _PACKED),
+    "/runs/{run}/seen", response_class=_Packed, responses=_holding(schema.SeenHeader, _PACKED)
 )
 def run_seen(
     request: Request,
