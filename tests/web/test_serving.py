@@ -318,7 +318,7 @@ def test_interrupted_before_it_serves_it_leaves_nothing(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        serving.serve([], serving.Address(port=0), new_runs=tmp_path, on_ready=interrupted)
+        serving.serve([], port=0, new_runs=tmp_path, on_ready=interrupted)
     assert during
     assert not set(during) & set(children_of(os.getpid()))
 

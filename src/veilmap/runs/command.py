@@ -22,23 +22,13 @@ OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).
 
 
 def command(
-    config: RunConfig, source: Source | None, kept: Sequence[int], *, no_antennas: bool = False
+    config: RunConfig, source: Source, kept: Sequence[int], *, no_antennas: bool = False
 ) -> str | None:
     """The command that makes a run again, where its folder says enough to know it.
 
-    Parameters
-    ----------
-    config : RunConfig
-        The run's configuration.
-    source : Source or None
-        Where its measurements are.
-    kept : rounds, from 0
-        Whose uploads to keep.
-    no_antennas : bool
-        The measurements have antennas that the run did not use.
+    It keeps uploads of the rounds ``kept``, from 0; ``no_antennas`` where the measurements have
+    antennas that the run did not use.
     """
-    if source is None:
-        return None
     try:
         model = model_options(config, source)
     except VeilmapError:
@@ -104,13 +94,16 @@ def _step_options(step: StepRule, *, measured: bool) -> dict[str, object]:
             raise RunFolderError("the command line has no such residual field")
         options["--residual"], step = step.spacing, step.first
     degrees = step.start_propagation.laws if isinstance(step, NoiseAwareStep) else 2
-    start = Propagation.of_degrees(degrees)
-    usual = (
-        ModelChoice(degrees=degrees).step if measured else NoiseAwareStep(start_propagation=start)
-    )
-    if to_plain(step) != to_plain(usual):
+    if to_plain(step) != to_plain(usual_step(degrees, measured=measured)):
         raise RunFolderError("the command line has no such step rule")
     return options | ({"--degrees": degrees} if degrees > 2 else {})
+
+
+def usual_step(degrees: int, *, measured: bool) -> StepRule:
+    """The server's step of `veilmap train` for measured links, or for a synthetic city's."""
+    if measured:
+        return ModelChoice(degrees=degrees).step
+    return NoiseAwareStep(start_propagation=Propagation.of_degrees(degrees))
 
 
 def _words(options: Mapping[str, object]) -> list[str]:

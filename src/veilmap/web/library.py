@@ -40,13 +40,11 @@ class ServedRun(OpenRun):
     @cached_property
     def buildings(self) -> tuple[Building, ...]:
         """Footprints to draw the map on."""
-        own = self.source.buildings if self.source else None
-        file = self._footprints or own
+        file = self._footprints or (self.source.buildings if self.source else None)
         if file is None:
             return tuple(self.scene.buildings) if self.scene else ()
         try:
-            # How high they are does not matter for outlines.
-            crs = self.radio_map().grid.crs
+            crs = self.radio_map().grid.crs  # of outlines the height does not matter
             return read_footprints(file, crs, default_height=1.0).buildings
         except VeilmapError:
             if self._footprints is not None:
