@@ -9,10 +9,10 @@ import veilmap as vm
 from veilmap import cli
 from veilmap.federation.config import RunConfig
 from veilmap.runs import command
+from veilmap.runs.command import NewTraining, kept_rounds
 from veilmap.runs.opened import OpenRun
 from veilmap.runs.source import Source
 from veilmap.scenes.scene import Scene
-from veilmap.web.commands import NewTraining, kept_rounds
 from veilmap.web.jobs import Jobs
 from webs import client_of, service_of, trained, until
 

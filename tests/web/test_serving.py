@@ -19,9 +19,9 @@ import pytest
 
 import veilmap as vm
 from commands import run as command
+from veilmap.runs.command import NewTraining
 from veilmap.runs.source import Source
 from veilmap.web import serving
-from veilmap.web.commands import NewTraining
 from veilmap.web.events import MOST_LISTENERS
 from webs import age, line_of, make_runs, unpacked, until
 

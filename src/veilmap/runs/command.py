@@ -1,8 +1,9 @@
-"""Runs as command lines: what was trained, anybody can train again."""
+"""Runs as command lines: what was trained, anybody can train again, and what is to be."""
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from veilmap._util.options import options_of
@@ -14,11 +15,12 @@ from veilmap.federation.residual import ThenField
 from veilmap.federation.selection import ModelChoice
 from veilmap.federation.steps import StepRule
 from veilmap.model.propagation import Propagation
-from veilmap.privacy.mechanisms import MECHANISMS
+from veilmap.privacy.mechanisms import MECHANISMS, Mechanism, named
 from veilmap.runs.source import Source
 
 # Options of `veilmap train`, by the fields of mechanisms.
-OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).items()}
+_OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).items()}
+_KEPT = 5  # rounds of a new run whose uploads are kept
 
 
 def command(
@@ -41,6 +43,57 @@ def command(
     return shlex.join(words)
 
 
+@dataclass(frozen=True)
+class NewTraining:
+    """A run to be: where its measurements come from, and how it is trained.
+
+    ``parameters`` are the mechanism's, its own defaults where left out. With ``sums`` the server
+    sees only sums, also where the mechanism would not need it. ``extras`` are further options.
+    """
+
+    source: Source
+    mechanism: str
+    parameters: Mapping[str, float]
+    rounds: int
+    seed: int | None
+    sums: bool = False
+    extras: Sequence[str] = ()
+
+    def mechanism_checked(self) -> Mechanism:
+        """The mechanism, unless it cannot be made."""
+        called = {name: option.removeprefix("--") for name, option in _OPTIONS.items()}
+        return named(self.mechanism, self.parameters, called=called)
+
+    @property
+    def name(self) -> str:
+        """For its folder."""
+        where = self.source.data.stem if self.source.data else f"city{self.source.city}"
+        short = {"noise_budget": "mu", "tradeoff": "rho", "epsilon": "eps", "clip": "C"}
+        parts = [f"{short[key]}{value:g}" for key, value in self.parameters.items() if key in short]
+        return "-".join([where, self.mechanism, *parts, *(["sums"] if self._says_sums else [])])
+
+    def arguments(self, out: Path) -> list[str]:
+        """Of `veilmap`, for a run in ``out``."""
+        words = ["train", *source_options(self.source)]
+        words += mechanism_options(self.mechanism, self.parameters)
+        words += ["--server-sees", "sums"] if self._says_sums else []
+        words += [*self.extras, "--rounds", str(self.rounds)]
+        words += [] if self.seed is None else ["--seed", str(self.seed)]
+        kept = ",".join(str(number) for number in kept_rounds(self.rounds))
+        # A checkpoint each round: the page shows each, and pausing loses none.
+        return [*words, "--keep-uploads", kept, "--checkpoint-every", "1", "--out", str(out)]
+
+    @property
+    def _says_sums(self) -> bool:
+        return self.sums and not MECHANISMS[self.mechanism].needs_sums
+
+
+def kept_rounds(rounds: int) -> list[int]:
+    """From the first to the last, counted from 1."""
+    steps = min(_KEPT, rounds)
+    return sorted({1 + round(k * (rounds - 1) / max(steps - 1, 1)) for k in range(steps)})
+
+
 def source_options(source: Source) -> list[str]:
     """Where measurements come from."""
     where = {"--city": source.city, "--users": source.users} if source.data is None else {}
@@ -53,7 +106,7 @@ def source_options(source: Source) -> list[str]:
 
 def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:
     """A mechanism by its name and attributes; those that the command line does not set are left."""
-    own = {option: parameters.get(attribute) for attribute, option in OPTIONS.items()}
+    own = {option: parameters.get(attribute) for attribute, option in _OPTIONS.items()}
     return ["--mechanism", name, *_words(own)]
 
 

@@ -114,7 +114,7 @@ class Library:
         """The folder behind an id, whether or not it is there yet."""
         path = self._known(run)
         if path is None:
-            self._found()  # folders that have just appeared get their ids
+            self.runs()  # folders that have just appeared get their ids
             path = self._known(run)
         if path is None:
             raise NoSuchRunError(f"there is no run {run!r} here")
@@ -155,15 +155,10 @@ class Library:
         return [*names, *(name.removesuffix(SUFFIX) for name in names)]  # a study keeps its name
 
     def _found(self) -> list[Path]:
-        """Folders of runs, each once; those that have just appeared get an id."""
-        found: dict[Path, None] = {}
-        for place in self._places:
-            for path in (place, *_children(place)):
-                if (path / "config.json").is_file():
-                    found.setdefault(path.resolve())
-        for path in found:
-            self.id_of(path)
-        return list(found)
+        """Folders of runs, each once."""
+        paths = (path for place in self._places for path in (place, *_children(place)))
+        runs = (path.resolve() for path in paths if (path / "config.json").is_file())
+        return list(dict.fromkeys(runs))
 
 
 def _children(place: Path) -> list[Path]:

@@ -16,10 +16,9 @@ from veilmap.auditing.exposure import Knobs
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.reports.exposures import comparable
-from veilmap.runs.command import model_options
+from veilmap.runs.command import NewTraining, model_options
 from veilmap.runs.source import Source
 from veilmap.web import events, schema, views
-from veilmap.web.commands import NewTraining
 from veilmap.web.library import ServedRun
 from veilmap.web.service import Service
 

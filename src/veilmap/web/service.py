@@ -13,8 +13,8 @@ from typing import Any
 from veilmap.errors import PrivacyError, RunFolderError, VeilmapError
 from veilmap.federation.study import unpublished
 from veilmap.reports.audits import label_of
+from veilmap.runs.command import NewTraining
 from veilmap.web import schema, views
-from veilmap.web.commands import NewTraining
 from veilmap.web.jobs import Job, Jobs, Preparation
 from veilmap.web.library import Library, NoSuchRunError, ServedRun
 from veilmap.web.schema import known

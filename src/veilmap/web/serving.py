@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from veilmap._util.extras import require
 from veilmap.auditing.exposure import Knobs
 from veilmap.errors import ConfigurationError
+from veilmap.runs.command import NewTraining
 from veilmap.runs.source import Source
-from veilmap.web.commands import NewTraining
 
 if TYPE_CHECKING:
     from veilmap.web.jobs import Jobs
