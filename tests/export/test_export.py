@@ -324,7 +324,7 @@ def test_a_picture_whose_legend_fails_leaves_nothing(tmp_path, monkeypatch):
     def fails(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("veilmap.figures.save_layer_legend", fails)
+    monkeypatch.setattr("veilmap.figures.rasters.save_layer_legend", fails)
     with refused(DataError, tmp_path / "gain.png.aux.xml", "disk full"):
         export.write(numbered(), tmp_path / "gain.png")
     assert list(tmp_path.iterdir()) == []

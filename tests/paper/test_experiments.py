@@ -341,7 +341,7 @@ def small_result():
 def about(**other):
     settings = {"command": "veilmap reproduce toy", "seconds": 3.0, "computed": 2,
                 "remembered": 1, "workers": 2}  # fmt: skip
-    return reproduction.About(**settings | other)
+    return reproduction.about(**settings | other)
 
 
 def test_reports_hold_tables_pictures_and_findings(tmp_path):

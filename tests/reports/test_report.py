@@ -11,13 +11,14 @@ import pytest
 
 import veilmap as vm
 from commands import run as command
-from veilmap import figures, reports
+from veilmap import figures
 from veilmap.auditing import audit
 from veilmap.auditing.exposure import Knobs, Witness
 from veilmap.federation import Run
 from veilmap.federation.config import RunConfig
 from veilmap.federation.public import write_stations
 from veilmap.figures.content import MapPanel, Maps
+from veilmap.reports import audits as audited
 from veilmap.reports import exposures, html, pages
 from veilmap.reports.maps import nearest_to_middle
 from veilmap.reports.words import promise as promise_in_words
@@ -235,8 +236,8 @@ def test_commands_that_would_make_another_run_are_not_shown(runs):
 @pytest.mark.parametrize("name", [ODD, "aggregate"])
 def test_tables_are_the_audits_own(written, audits, name):
     (table,) = (rows for title, rows in written[name].tables.items() if "place the users" in title)
-    assert table == [[*reports.COLUMNS], *reports.table_rows(audits[name])]
-    strongest, least, _ = reports.headline(audits[name]).split("\n")
+    assert table == [[*audited.COLUMNS], *audited.table_rows(audits[name])]
+    strongest, least, _ = audited.headline(audits[name]).split("\n")
     assert strongest in written[name].text
     assert least in written[name].text
     assert audits[name].promise in written[name].text
@@ -262,7 +263,7 @@ def test_errors_of_attacks_on_one_user_are_those_of_the_witness(runs, written, a
         assert {row[0] for row in rows} == set(exposure.schemes["sent"].estimates)
         for attack, *cells in rows:
             assert cells == [
-                reports.metres(exposure.error(scheme, attack))
+                audited.metres(exposure.error(scheme, attack))
                 for scheme in ("no noise", "uniform", "aligned", "sent")
             ]
 
@@ -363,9 +364,9 @@ def test_several_runs_begin_with_what_privacy_costs(capsys, quick, runs, audits,
     assert code == 0
     assert "both.html" in said.replace("\n", "")
     page = Page(out)
-    named = reports.by_label((name, audits[name]) for name in (ODD, "aggregate"))
+    named = audited.by_label((name, audits[name]) for name in (ODD, "aggregate"))
     first = next(iter(page.tables.values()))
-    assert first == [[*reports.TRADEOFF_COLUMNS], *reports.tradeoff_rows(named)]
+    assert first == [[*audited.TRADEOFF_COLUMNS], *audited.tradeoff_rows(named)]
     assert "for want of kept uploads or measurements: unkept." in page.text
     assert page.text.index("Not compared") < page.text.index("Mechanism")
     anchors = {element["id"] for element in page.every("h2") if "id" in element}

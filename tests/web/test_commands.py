@@ -9,9 +9,10 @@ import veilmap as vm
 from veilmap import cli
 from veilmap.federation.config import RunConfig
 from veilmap.runs import command
+from veilmap.runs.command import NewTraining, kept_rounds
+from veilmap.runs.opened import OpenRun
 from veilmap.runs.source import Source
 from veilmap.scenes.scene import Scene
-from veilmap.web.commands import NewTraining, kept_rounds
 from veilmap.web.jobs import Jobs
 from webs import client_of, service_of, trained, until
 
@@ -109,7 +110,8 @@ def test_measurements_of_a_file_are_named(few, tmp_path):
     config = config_of(tmp_path / "run")
     shown = command.command(config, source_of(tmp_path / "run"), [])
     assert shlex.split(shown)[2] == str(few)
-    assert command.command(config, None, []) is None
+    replace(config, source=None).save(tmp_path / "run")
+    assert OpenRun(tmp_path / "run").command is None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_runs_that_are_started_at_once_have_folders_of_their_own(tmp_path, monke
     found = []
     starts = [
         threading.Thread(
-            target=lambda: found.append(service.start(NewTraining(TINY, "none", {}, 2, 1)))
+            target=lambda: found.append(service.start(NewTraining(TINY, "none", {}, 2, 1)).id)
         )
         for _ in range(6)
     ]

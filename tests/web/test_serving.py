@@ -19,9 +19,9 @@ import pytest
 
 import veilmap as vm
 from commands import run as command
+from veilmap.runs.command import NewTraining
 from veilmap.runs.source import Source
 from veilmap.web import serving
-from veilmap.web.commands import NewTraining
 from veilmap.web.events import MOST_LISTENERS
 from webs import age, line_of, make_runs, unpacked, until
 
@@ -324,7 +324,7 @@ def test_interrupted_before_it_serves_it_leaves_nothing(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        serving.serve([], serving.Address(port=0), new_runs=tmp_path, on_ready=interrupted)
+        serving.serve([], port=0, new_runs=tmp_path, on_ready=interrupted)
     assert during
     assert not set(during) & set(children_of(os.getpid()))
 

@@ -29,9 +29,10 @@ def audit(
     With several runs, also draw their map error against it. Attacks are scored by where users
     were: of a run of aggregate all of it is a study, not for publication.
     """
-    from veilmap import reports
+    from veilmap import figures
     from veilmap.auditing import audit
     from veilmap.cli import tables
+    from veilmap.reports import audits
     from veilmap.runs.opened import OpenRun
 
     folder = out or (unpublished(runs[0]) / "audit" if len(runs) == 1 else Path("veilmap-audit"))
@@ -49,17 +50,18 @@ def audit(
         truth, unseen = run.crowd
         with console.status(f"attacking {run.path} …"):
             found = audit.audit(run.run, truth, rounds=chosen, users=users, test=unseen)
-        console.print(tables.audit_table(found, run.path), reports.headline(found), sep="\n")
+        console.print(tables.audit_table(found, run.path), audits.headline(found), sep="\n")
         found_of.append((name, found))
         own = folder if len(runs) == 1 else folder / name
-        files = reports.write_audit(found, run.radio_map(), own)
+        files = audits.write_audit(found, run.radio_map(), own)
         console.print("Wrote " + ", ".join(file.name for file in files) + f" to {own}/")
-    audits = reports.by_label(found_of)
+    named = audits.by_label(found_of)
     if len(runs) > 1:
-        console.print(tables.tradeoff_table(audits))
-        console.print(f"Wrote {reports.write_tradeoff(audits, folder)}")
+        console.print(tables.tradeoff_table(named))
+        drawn = figures.save(audits.tradeoff_figure(named), folder / "tradeoff.png")
+        console.print(f"Wrote {drawn}")
     if json_out is not None:
-        reports.write_json({name: found.as_dict() for name, found in audits.items()}, json_out)
+        audits.write_json({name: found.as_dict() for name, found in named.items()}, json_out)
         console.print(f"Wrote {json_out}")
 
 

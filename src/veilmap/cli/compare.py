@@ -41,15 +41,10 @@ def compare(
 
     links = comparing.without_patterns(Measurements.load(data))
     grid = comparing.covering_grid(links, cell_size)
+    heights = None if buildings is None else public.heights(buildings, grid)
+    whose = cast("Any", tuple(listed(calibrate)))
     settings = comparing.ComparisonSettings(
-        grid,
-        rounds,
-        cast("Any", tuple(listed(calibrate))),
-        budget,
-        epsilon,
-        delta,
-        None if buildings is None else public.heights(buildings, grid),
-        seed,
+        grid, rounds, whose, budget, epsilon, delta, heights, seed
     )
     names = listed(method) or [*comparing.BASELINES, *comparing.OURS]
     methods = comparing.methods(names, settings)

@@ -21,8 +21,6 @@ from veilmap.cli.output import (
 from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from veilmap.data.measurements import Measurements
-    from veilmap.figures.content import MeasuredGround
     from veilmap.ingest import Options
 
 app = typer.Typer(help="Check tables of measurements and convert them.", no_args_is_help=True)
@@ -114,8 +112,8 @@ def check(
         console.print(f"{unexpected:,} rows cannot be used; convert drops them with --drop-bad")
     console.print(tables.doubts(result) if result.doubts else "Nothing looks wrong.")
     if picture is not None:
-        survey = _survey(found.measurements, file)
-        console.print(f"Wrote {figures.save(figures.draw(survey), picture)}")
+        drawn = figures.maps.survey(found.measurements, file.name)
+        console.print(f"Wrote {figures.save(drawn, picture)}")
     write_json(result.as_dict(), json_out)
 
 
@@ -227,18 +225,3 @@ def split(
 def _check_ending(what: str, path: Path, endings: Sequence[str]) -> None:
     if path.suffix.lower() not in endings:
         raise ConfigurationError(f"{what} ends in {' or '.join(endings)}, not {path.name!r}")
-
-
-def _survey(data: "Measurements", file: Path) -> "MeasuredGround":
-    import numpy as np
-
-    from veilmap.figures.content import MeasuredGround
-
-    stations, first = np.unique(data.bs, return_index=True)
-    return MeasuredGround(
-        f"{file.name}: {len(data):,} links of {len(data.users):,} users",
-        data.user_xyz[:, :2],
-        data.gain_db,
-        data.bs_xyz[first, :2],
-        tuple(str(bs) for bs in stations),
-    )

@@ -29,17 +29,17 @@ def demo(
             note = f"loss {row.loss:5.1f} dB²"
             progress.update(bars[name], completed=row.round + 1, note=note)
 
-        result = the_demo.run(
+        rows, written = the_demo.run(
             out, seed=seed, users=users, rounds=rounds, on_round=on_round, runs_in=runs
         )
 
-    console.print(tables.demo_table(result.rows, seed))
+    console.print(tables.demo_table(rows, seed))
     console.print(
         "The paper's noise misleads an attacker who takes centroids; one who knows it finds"
         " users all the same (veilmap audit has stronger attacks still). Sums hide them, with"
         " noise of their own even provably: docs/privacy.md."
     )
-    console.print("Wrote " + ", ".join(path.name for path in result.written) + f" to {out}/")
+    console.print("Wrote " + ", ".join(path.name for path in written) + f" to {out}/")
     if runs is not None:
         # Nobody's data: its users are as synthetic as its city.
         show([runs], new_runs=runs, study=True, open_page=True)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from veilmap.flower.deploy.processes import Process
 
 app = typer.Typer(
-    help="Run a federation of real nodes on Flower: keys, files, processes.",
-    no_args_is_help=True,
+    help="Run a federation of real nodes on Flower: keys, files, processes.", no_args_is_help=True
 )
 
 _FOLDER = argument("The federation's folder.")
@@ -94,9 +93,7 @@ def init(
 
 
 @app.command(epilog="Example: `veilmap federation enrol node-1`")
-def enrol(
-    key: Path = argument("File for the node's private key.", metavar="KEY"),
-) -> None:
+def enrol(key: Path = argument("File for the node's private key.", metavar="KEY")) -> None:
     """Make a node's key and open its account, on the host of the node's owner.
 
     Next to KEY, which never leaves that host, are written KEY.pub, a line for the federation's
@@ -116,10 +113,7 @@ def enrol(
 
 
 @app.command(epilog="Example: `veilmap federation renew fed --days 365`")
-def renew(
-    folder: Path = _FOLDER,
-    days: int = option(365, "How long it is valid.", min=1),
-) -> None:
+def renew(folder: Path = _FOLDER, days: int = option(365, "How long it is valid.", min=1)) -> None:
     """Make a new key and certificate for the server, where the authority's key is.
 
     Nodes need nothing new; the server must be started again.

@@ -36,7 +36,7 @@ def report(
     was: it is for who holds the measurements. Of a run of aggregate it holds no more than the
     run's folder, unless a study is wanted (--study).
     """
-    from veilmap import reports
+    from veilmap.reports import pages
     from veilmap.runs.opened import OpenRun
 
     path = _file(runs, out, study)
@@ -46,7 +46,7 @@ def report(
             name: OpenRun(folder, data=data, test=test, study=study)
             for folder, name in zip(runs, names, strict=True)
         }
-        reports.write_page(
+        pages.write_page(
             opened, path, user=user, on_step=lambda step: status.update(escape(f"{step} …"))
         )
     console.print(escape(f"Wrote {path}"))

@@ -49,13 +49,13 @@ def reproduce(
     processes = running.processes(plan, workers)
     started = time.perf_counter()
     outcomes = _run(plan, store, processes)
-    about = reproduction.About(
+    about = reproduction.about(
         _command(names, quick, seeds, settings or []),
         time.perf_counter() - started,
-        len(plan.left),
-        len(plan.done),
-        processes,
-        quick,
+        computed=len(plan.left),
+        remembered=len(plan.done),
+        workers=processes,
+        quick=quick,
     )
     results = [experiment.result(outcomes) for experiment in chosen]
     for result in results:
@@ -68,7 +68,7 @@ def reproduce(
         files.write_json(reproduction.as_dict(results), json_out)
         written.append(json_out)
     shown = ", ".join(str(path) for path in written if path.suffix != ".png")
-    console.print(f"{about.lines()[1]} Wrote {shown} and {out}/figures/")
+    console.print(f"{about[1]} Wrote {shown} and {out}/figures/")
 
 
 def _run(plan: "TaskPlan", store: "Store", processes: int) -> "dict[Task, Outcome]":

@@ -54,7 +54,7 @@ def serve(
 
 def show(runs: Sequence[Path], *address: Any, open_page: bool, **settings: Any) -> None:
     """Serve runs at an address (host, port, token) until Ctrl-C, and say where."""
-    from veilmap.web.serving import Address, serve
+    from veilmap.web.serving import serve
 
     def on_ready(url: str) -> None:
         console.print(f"The page is at {url}", highlight=False, soft_wrap=True)
@@ -62,4 +62,4 @@ def show(runs: Sequence[Path], *address: Any, open_page: bool, **settings: Any) 
         if open_page:
             typer.launch(url)
 
-    serve(runs, Address(*address), on_ready=on_ready, **settings)
+    serve(runs, *address, on_ready=on_ready, **settings)

@@ -10,10 +10,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from veilmap import reports
 from veilmap.auditing.audit import Audit
 from veilmap.paper import experiment as results
 from veilmap.paper.experiment import Experiment
+from veilmap.reports import audits
 from veilmap.reports.demo import Row
 
 if TYPE_CHECKING:
@@ -28,20 +28,11 @@ def demo_table(rows: Sequence[Row], seed: int) -> Table:
     """Map error and attackers' error of every scheme of the demo."""
     columns = ["method", "#MAE (dB)", "#centroid", "#informed", "informed attack"]
     title = f"Map error on 200 unseen users; attackers' median error in m (seed {seed})"
-    return _table(
-        title,
-        columns,
-        (
-            [
-                row.name,
-                _number(row.mae_db) or "–",
-                _metres(row.centroid_m),
-                _metres(row.strongest_m),
-                row.strongest or row.note,
-            ]
-            for row in rows
-        ),
-    )
+    table = _table(title, columns)
+    for row in rows:
+        mae, attack = _number(row.mae_db) or "–", row.strongest or row.note
+        table.add_row(row.name, mae, _metres(row.centroid_m), _metres(row.strongest_m), attack)
+    return table
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
@@ -68,24 +59,24 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
 
 def audit_table(audit: Audit, path: Path) -> Table:
     """Every attack in the first, middle and last round, and with all rounds together."""
-    what = f"Where attackers place the users of {path.resolve().name}: {reports.label(audit)}"
-    columns = [*reports.COLUMNS[:2], *(f"#{title}" for title in reports.COLUMNS[2:])]
-    table = _table(reports.marked(audit.study, what), columns)
-    table.caption = reports.UNITS
-    for name, rows in groupby(reports.table_rows(audit), key=lambda row: row[0]):
+    what = f"Where attackers place the users of {path.resolve().name}: {audits.label(audit)}"
+    columns = [*audits.COLUMNS[:2], *(f"#{title}" for title in audits.COLUMNS[2:])]
+    table = _table(audits.marked(audit.study, what), columns)
+    table.caption = audits.UNITS
+    for name, rows in groupby(audits.table_rows(audit), key=lambda row: row[0]):
         for number, (_, *figures) in enumerate(rows):
             table.add_row("" if number else name, *figures)
         table.add_section()
     return table
 
 
-def tradeoff_table(audits: Mapping[str, Audit]) -> Table:
+def tradeoff_table(found: Mapping[str, Audit]) -> Table:
     """Map error against the strongest attack, one line a run."""
-    study = reports.study_among(audits.values())
+    study = audits.study_among(found.values())
     # Numbers have a unit.
-    columns = [f"#{title}" if "(" in title else title for title in reports.TRADEOFF_COLUMNS]
-    title = reports.marked(study, "Map error against the strongest attack")
-    return _table(title, columns, reports.tradeoff_rows(audits))
+    columns = [f"#{title}" if "(" in title else title for title in audits.TRADEOFF_COLUMNS]
+    title = audits.marked(study, "Map error against the strongest attack")
+    return _table(title, columns, audits.tradeoff_rows(found))
 
 
 def experiment_list(experiments: Mapping[str, type[Experiment]]) -> Table:
@@ -96,12 +87,8 @@ def experiment_list(experiments: Mapping[str, type[Experiment]]) -> Table:
 
 def result_table(result: results.Table) -> Table:
     """An experiment's table."""
-    table = _table(result.title, result.columns[:1])
-    for title in result.columns[1:]:
-        table.add_column(title, justify="right")
-    for row in result.text():
-        table.add_row(*row)
-    return table
+    first, *others = result.columns
+    return _table(result.title, [first, *(f"#~{title}" for title in others)], result.text())
 
 
 def findings(result: results.Result) -> Text:
@@ -133,18 +120,10 @@ def check_table(check: "Check") -> Table:
 def coverage_table(check: "Check") -> Table:
     """What is known of each base station."""
     columns = ["#rows", "#users", "#median gain (dB)", "#nearest (m)", "#farthest (m)"]
-    rows = (
-        [
-            one.bs,
-            f"{one.rows:,}",
-            f"{one.users:,}",
-            f"{one.gain_median_db:.1f}",
-            f"{one.nearest_m:,.0f}",
-            f"{one.farthest_m:,.0f}",
-        ]
-        for one in check.stations[:_STATIONS_SHOWN]
-    )
-    table = _table("Base stations", ["~base station", *columns], rows)
+    table = _table("Base stations", ["~base station", *columns])
+    for one in check.stations[:_STATIONS_SHOWN]:
+        links = f"{one.rows:,}", f"{one.users:,}", f"{one.gain_median_db:.1f}"
+        table.add_row(one.bs, *links, f"{one.nearest_m:,.0f}", f"{one.farthest_m:,.0f}")
     more = len(check.stations) - _STATIONS_SHOWN
     if more > 0:
         table.caption = f"and {more} more (all of them with --json)"
@@ -163,19 +142,11 @@ def comparison_tables(comparison: "Comparison") -> list[Table]:
     found = []
     for scheme, group in groupby(comparison.summaries(), key=lambda row: row.scheme):
         own = list(group)
-        rows = (
-            [
-                row.method,
-                f"{row.mae_db:.2f}",
-                _number(row.spread_db),
-                f"{row.rmse_db:.2f}",
-                "" if row.method == "central" else _number(row.cost_db, sign="+"),
-                f"{row.seconds:.1f}",
-                _models(row.models),
-            ]
-            for row in own
-        )
-        table = _table(f"Error on test data: {scheme}, {own[0].folds} folds", columns, rows)
+        table = _table(f"Error on test data: {scheme}, {own[0].folds} folds", columns)
+        for row in own:
+            errors = f"{row.mae_db:.2f}", _number(row.spread_db), f"{row.rmse_db:.2f}"
+            cost = "" if row.method == "central" else _number(row.cost_db, sign="+")
+            table.add_row(row.method, *errors, cost, f"{row.seconds:.1f}", _models(row.models))
         table.caption = "±: standard error over folds; cost: MAE above central; s: per fold"
         found.append(table)
     return found
@@ -186,14 +157,15 @@ def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]] = (
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in columns:
         justify: Literal["right", "left"] = "right" if name.startswith("#") else "left"
-        table.add_column(name.lstrip("#~"), justify=justify, no_wrap=not name.startswith("~"))
+        wraps = name.removeprefix("#").startswith("~")
+        table.add_column(name.lstrip("#~"), justify=justify, no_wrap=not wraps)
     for row in rows:
         table.add_row(*row)
     return table
 
 
 def _metres(value: float | None) -> str:
-    return "" if value is None else reports.metres(value)
+    return "" if value is None else audits.metres(value)
 
 
 def _number(value: float | None, sign: str = "-") -> str:

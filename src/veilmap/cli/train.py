@@ -24,21 +24,21 @@ from veilmap.cli.output import console, progress_bar, sentence, writable_folder
 from veilmap.data.folders import Crowd, without_antennas
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
-from veilmap.federation import HistoryRow, Model, NoiseAwareStep, Participation, Recording, Run
+from veilmap.federation import HistoryRow, Model, Participation, Recording, Run
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.federation.model import Calibrated
 from veilmap.federation.rounds import Engine
-from veilmap.federation.selection import ModelChoice, chosen_on
+from veilmap.federation.selection import chosen_on
 from veilmap.federation.steps import StepRule
 from veilmap.federation.study import STUDY, unpublished
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
-from veilmap.model.propagation import Propagation
 from veilmap.privacy import mechanisms
 from veilmap.privacy.accounting import has_guarantee, promise
 from veilmap.privacy.mechanisms import MECHANISMS, Mechanism
+from veilmap.runs.command import usual_step
 from veilmap.runs.source import Source
 from veilmap.scenes import buildings as known_buildings
 
@@ -135,12 +135,13 @@ def train(
         )
     crowd = without_antennas(links) if no_antennas else links
     heights = _public_heights(buildings, ground, grid)
+    calibrated = cast("list[Calibrated]", listed(calibrate))  # `federation.train` checks them
     step, residual = _model(
         choose_on,
         grid,
         degrees,
         residual,
-        _calibrated(calibrate),
+        calibrated,
         heights,
         fields=server_sees == "sums" or chosen.needs_sums,
         measured=data is not None,
@@ -167,7 +168,7 @@ def train(
             engine=carrier,
             model=Model(
                 step=step,
-                calibrate=_calibrated(calibrate),
+                calibrate=calibrated,
                 residual=residual,
                 stations=source.public_stations(),
                 buildings=heights,
@@ -252,9 +253,7 @@ def _model(
 ) -> tuple[StepRule, float | None]:
     """The server's step and the residual field: as asked for, or chosen on one's own data."""
     if choose_on is None:
-        if measured:
-            return ModelChoice(degrees=degrees).step, residual
-        return NoiseAwareStep(start_propagation=Propagation.of_degrees(degrees)), residual
+        return usual_step(degrees, measured=measured), residual
     if degrees != _DEGREES or residual is not None:
         raise ConfigurationError("--choose-on chooses --degrees and --residual: leave them out")
     own = Measurements.load(choose_on)
@@ -274,15 +273,11 @@ def _public_heights(
         if ground is not None:
             raise ConfigurationError("--ground needs a surface model: name it with --buildings")
         return None
-    options = {} if ground is None else {"ground": ground}
-    if options and file.suffix.lower() not in (".tif", ".tiff"):
+    if ground is None:
+        return known_buildings.heights(file, grid)
+    if file.suffix.lower() not in (".tif", ".tiff"):
         raise ConfigurationError("--ground needs a surface model (.tif), not footprints")
-    return known_buildings.heights(file, grid, **options)
-
-
-def _calibrated(text: str) -> list[Calibrated]:
-    """Whose offsets to learn; `train` knows which there are."""
-    return cast("list[Calibrated]", listed(text))
+    return known_buildings.heights(file, grid, ground=ground)
 
 
 def mechanism_from(name: str, **options: float | None) -> Mechanism:

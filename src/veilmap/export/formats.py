@@ -98,7 +98,7 @@ def netcdf(layer: Layer, path: Path) -> Written:
 
 def picture(layer: Layer, path: Path) -> Written:
     """Write NAME.png, NAME.pgw and NAME-legend.png, and what tells GDAL the coordinate system."""
-    from veilmap.figures import save_layer_image, save_layer_legend
+    from veilmap.figures.rasters import save_layer_image, save_layer_legend
 
     grid = layer.grid
     # A world file: a pixel's size and turn, and where the centre of the north-western one is.

@@ -1,6 +1,6 @@
 """What a figure shows, as data: studies and reports say what to show, `draw` draws it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -150,64 +150,6 @@ class GroundMaps:
 
     rows: tuple[tuple[GroundMap, ...], ...]
     title: str = ""
-
-
-@dataclass(frozen=True)
-class Beliefs:
-    """What an attacker believes about a user over the city: (name, grid, probability) each.
-
-    Panels stand in one row, or ``columns`` in each.
-    """
-
-    grid: Grid
-    heights: Values = field(repr=False)
-    beliefs: Sequence[tuple[str, Grid, NDArray[np.floating]]] = field(repr=False)
-    position: Values
-    title: str
-    columns: int | None = None
-
-
-@dataclass(frozen=True)
-class ErrorShares:
-    """Share of users found within a distance: a panel per round, a curve per attack.
-
-    ``panels`` hold errors in metres; they stand in one row, or ``columns`` in each.
-    """
-
-    panels: Mapping[str, Mapping[str, Values]] = field(repr=False)
-    title: str
-    columns: int | None = None
-
-
-@dataclass(frozen=True)
-class TradeoffPoint:
-    """A run's label, map MAE (dB), strongest attack's median error and its 95 % interval (m)."""
-
-    label: str
-    mae_db: float
-    error_m: float
-    low_m: float
-    high_m: float
-
-
-@dataclass(frozen=True)
-class TradeoffPlot:
-    """Map error against the strongest attack's error; the prior's error is the ceiling."""
-
-    runs: Sequence[TradeoffPoint]
-    prior_m: float
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class MeasuredGround:
-    """Who measured where, and what: ``user_xy`` (J, 2) and gain of every link, and stations."""
-
-    title: str
-    user_xy: Values = field(repr=False)
-    gain_db: Values = field(repr=False)
-    bs_xy: Values = field(repr=False)
-    bs: tuple[str, ...]
 
 
 Picture = Curves | Maps | SideView

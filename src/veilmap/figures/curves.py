@@ -1,6 +1,6 @@
 """Curves: of experiments and trainings, of how far attackers are off, of a link from the side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,20 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from veilmap.figures.content import Curves, ErrorShares, Line, Panel, SideView, TradeoffPlot
-from veilmap.figures.style import (
-    ATTACKER,
-    COLOURS,
-    MARKERS,
-    SIZE,
-    SMALL,
-    USER,
-    arranged,
-    draw,
-    label,
-    panels,
-    plain,
-)
+from veilmap.figures import style
+from veilmap.figures.content import Curves, Line, Panel, SideView, Values
+from veilmap.figures.style import ATTACKER, COLOURS, MARKERS, SMALL, USER, draw, label, sheet
 
 _FEW = 12  # points that get a marker
 _STYLES = ("-", "--", "-.", ":")
@@ -32,7 +21,7 @@ _NEAREST, _FARTHEST = 0.05, 500  # metres of an error that are shown
 def _(picture: Curves) -> Figure:
     count = len(picture.panels)
     width = 5.6 if count == 1 else max(8.0, 2.3 * count + 1)
-    figure = Figure(figsize=(width, 3.9), layout="constrained")
+    figure = sheet(width, 3.9)
     row = figure.subplots(1, count, sharey=picture.share_y, squeeze=False)[0]
     names = list(dict.fromkeys(line.name for panel in picture.panels for line in panel.lines))
     for axes, panel in zip(row, picture.panels, strict=True):
@@ -96,78 +85,72 @@ def _tick_at(axes: Axes, values: Sequence[float]) -> None:
     axes.tick_params(axis="x", labelrotation=60)
 
 
-@draw.register
-def _(picture: ErrorShares) -> Figure:
-    rows, across = arranged(len(picture.panels), picture.columns)
+def error_shares(
+    panels: Mapping[str, Mapping[str, Values]], title: str, columns: int | None = None
+) -> Figure:
+    """Share of users found within a distance: a panel per round, a curve per attack.
+
+    ``panels`` hold errors in metres; they stand in one row, or ``columns`` in each.
+    """
+    rows, across = style.arranged(len(panels), columns)
     below = rows > 1  # where the legend has room
-    size = (3.1 * across + (0.4 if below else 1.8), 3.6 * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    figure.suptitle(picture.title, fontsize=SIZE + 1)
-    places = panels(figure, len(picture.panels), picture.columns)
-    for axes, (name, errors) in zip(places, picture.panels.items(), strict=True):
+    figure = sheet(3.1 * across + (0.4 if below else 1.8), 3.6 * rows, title)
+    places = style.panels(figure, len(panels), columns)
+    for axes, (name, errors) in zip(places, panels.items(), strict=True):
         for number, (attack, values) in enumerate(errors.items()):
             ordered = np.maximum(np.sort(values), _NEAREST)
             share = np.arange(1, len(ordered) + 1) / len(ordered)
-            style = _STYLES[number // len(COLOURS) % len(_STYLES)]
+            dashes = _STYLES[number // len(COLOURS) % len(_STYLES)]
             colour = COLOURS[number % len(COLOURS)]
-            axes.step(ordered, share, style, color=colour, lw=1.6, where="post", label=attack)
-        axes.set_xscale("log")
-        axes.set_xlim(_NEAREST, _FARTHEST)
-        axes.set_ylim(0, 1)
+            axes.step(ordered, share, dashes, color=colour, lw=1.6, where="post", label=attack)
+        axes.set(xscale="log", xlim=(_NEAREST, _FARTHEST), ylim=(0, 1))
         label(axes, name, "distance from the truth (m)")
         axes.grid(alpha=0.3)
     for axes in places[::across]:
         label(axes, y="share of users found within")
     handles, labels = places[0].get_legend_handles_labels()
-    where: dict[str, Any] = {"loc": "outside right upper", "ncols": 1}
-    if below:
-        where = {"loc": "outside lower center", "ncols": 3}
-    figure.legend(handles, labels, fontsize=SMALL, **where)
+    where: Any = "outside lower center" if below else "outside right upper"
+    figure.legend(handles, labels, fontsize=SMALL, loc=where, ncols=3 if below else 1)
     return figure
 
 
-@draw.register
-def _(picture: TradeoffPlot) -> Figure:
-    figure = Figure(figsize=(8.4, 4.4), layout="constrained")
-    if picture.title:
-        figure.suptitle(plain(picture.title), fontsize=SIZE + 1)
+def tradeoff(
+    runs: Iterable[tuple[str, float, tuple[float, float, float]]], prior_m: float, title: str
+) -> Figure:
+    """Map error against the strongest attack's error; the prior's error is the ceiling.
+
+    ``runs`` are label, map MAE (dB), and the attack's median error with its 95 % interval (m).
+    """
+    figure = sheet(8.4, 4.4, title)
     axes = figure.subplots()
-    axes.axhline(picture.prior_m, color="0.5", ls="--", lw=1)
-    axes.annotate(
-        "guessing the middle of the map",
-        (0.99, picture.prior_m),
-        xytext=(0, 4),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        ha="right",
-        fontsize=SMALL,
-        color="0.35",
-    )
-    for number, run in enumerate(picture.runs):
-        bars = [[max(run.error_m - run.low_m, 0)], [max(run.high_m - run.error_m, 0)]]
+    axes.axhline(prior_m, color="0.5", ls="--", lw=1)
+    looks: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right", "color": "0.35"}
+    style.note(axes, "guessing the middle of the map", (0.99, prior_m), (0, 4), **looks)
+    for number, (name, mae_db, (error, low, high)) in enumerate(runs):
+        bars = [[max(error - low, 0)], [max(high - error, 0)]]
         axes.errorbar(
-            run.mae_db, max(run.error_m, 0.01), yerr=bars, capsize=3, ms=8, ls="",
+            mae_db, max(error, 0.01), yerr=bars, capsize=3, ms=8, ls="",
             marker=MARKERS[number % len(MARKERS)], color=COLOURS[number % len(COLOURS)],
-            label=plain(run.label),
+            label=style.plain(name),
         )  # fmt: skip
     figure.legend(fontsize=SMALL, loc="outside right upper")
     axes.set_yscale("log")
     axes.margins(0.1)
-    label(
-        axes,
-        x="map MAE on unseen users (dB); left is better",
-        y="median error of the strongest attack (m); up is safer",
-    )
+    better = "median error of the strongest attack (m); up is safer"
+    label(axes, x="map MAE on unseen users (dB); left is better", y=better)
     axes.grid(alpha=0.3)
     return figure
 
 
 @draw.register
 def _(picture: SideView) -> Figure:
-    figure = Figure(figsize=(8.0, 4.8), layout="constrained")
+    figure = sheet(8.0, 4.8)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2.4, 1))
     blocks = picture.obstacles >= picture.link
-    for which, colour, name in ((~blocks, "0.72", "obstacle, clear"), (blocks, ATTACKER, "blocks")):
+    for which, colour, name in (
+        (~blocks, "0.72", "obstacle, clear"),
+        (blocks, ATTACKER, "blocks"),
+    ):
         above.bar(
             picture.distance[which], picture.obstacles[which], picture.width[which], color=colour,
             edgecolor="white", linewidth=0.4, label=f"h: {name}",
@@ -177,20 +160,15 @@ def _(picture: SideView) -> Figure:
     above.plot([x0, x1], [y0, y1], color=USER, lw=1.2)
     above.plot(picture.distance, picture.link, ".", color=USER, ms=4, label="z: link over the cell")
     above.plot(x0, y0, "o", color="black", ms=7)
-    above.annotate("user", (x0, y0), xytext=(6, 8), textcoords="offset points", fontsize=SMALL)
+    style.note(above, "user", (x0, y0), (6, 8))
     above.plot(x1, y1, "^", color="black", ms=9)
-    above.annotate(
-        "base station", (x1, y1), xytext=(-6, 7), textcoords="offset points", fontsize=SMALL,
-        ha="right",
-    )  # fmt: skip
+    style.note(above, "base station", (x1, y1), (-6, 7), ha="right")
     above.set_ylim(0, 1.35 * max(y1, float(picture.link.max())))
     label(above, picture.title, y="height (m)")
     above.legend(fontsize=SMALL, loc="upper left", ncols=3, frameon=False)
     below.step(picture.distance, picture.clear, where="mid", color=COLOURS[2], label="ψ(z − h)")
-    below.plot(
-        picture.distance, np.cumprod(picture.clear), "--", color="black", lw=1.2,
-        label="product from the user on",
-    )  # fmt: skip
+    product, name = np.cumprod(picture.clear), "product from the user on"
+    below.plot(picture.distance, product, "--", color="black", lw=1.2, label=name)
     below.set_ylim(-0.05, 1.1)
     label(below, x="distance from the user along the ground (m)", y="share clear")
     below.legend(fontsize=SMALL, loc="center right", frameon=False)

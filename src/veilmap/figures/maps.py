@@ -8,33 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from veilmap._util.arrays import Array
-from veilmap.figures.content import (
-    Beliefs,
-    GroundMap,
-    GroundMaps,
-    MapPanel,
-    Maps,
-    MeasuredGround,
-    Values,
-)
-from veilmap.figures.style import (
-    ATTACKER,
-    EAST,
-    ERROR,
-    GAIN,
-    HEIGHTS,
-    NORTH,
-    SIZE,
-    SMALL,
-    USER,
-    arranged,
-    colour_bar,
-    draw,
-    label,
-    over_ground,
-    panels,
-    plain,
-)
+from veilmap.data.measurements import Measurements
+from veilmap.figures import style
+from veilmap.figures.content import GroundMap, GroundMaps, MapPanel, Maps, Values
+from veilmap.figures.style import EAST, HEIGHTS, NORTH, SIZE, SMALL, colour_bar, draw, label, sheet
 from veilmap.geometry.grid import Grid
 
 # More dots than this hide each other, and make files slow to open.
@@ -44,7 +21,7 @@ _MOST_BINS = 60
 
 # Shapes and colours of estimates on a map; the user's are a ring and blue.
 _ESTIMATES = (
-    ("X", ATTACKER), ("s", "#999999"), ("^", "#e69f00"), ("v", "#cc79a7"), ("D", "#009e73"),
+    ("X", style.ATTACKER), ("s", "#999999"), ("^", "#e69f00"), ("v", "#cc79a7"), ("D", "#009e73"),
     ("P", "#000000"), ("*", "#d55e00"),
 )  # fmt: skip
 
@@ -64,14 +41,14 @@ def gain(
     limits: tuple[float | None, float | None] = (None, None),
 ) -> GroundMap:
     """Gain from one base station to every place on the ground; ``limits`` are the colours'."""
-    return GroundMap(title, grid, values, "gain (dB)", GAIN, limits, station=bs_xyz)
+    return GroundMap(title, grid, values, "gain (dB)", style.GAIN, limits, station=bs_xyz)
 
 
 def gain_error(grid: Grid, values: Values, bs_xyz: Values, title: str) -> GroundMap:
     """Predicted minus true gain; white where both agree."""
     most = max(1.0, float(np.percentile(np.abs(values[np.isfinite(values)]), 99)))
     scale = "predicted − true gain (dB)"
-    return GroundMap(title, grid, values, scale, ERROR, (-most, most), station=bs_xyz)
+    return GroundMap(title, grid, values, scale, style.ERROR, (-most, most), station=bs_xyz)
 
 
 def overview(
@@ -113,12 +90,10 @@ def _(picture: GroundMap) -> Figure:
 def _(picture: GroundMaps) -> Figure:
     rows, columns = len(picture.rows), len(picture.rows[0])
     size = (4.2 * columns, 3.6 * rows + (0.4 if picture.title else 0))
-    figure = Figure(figsize=size if rows * columns > 1 else (5.2, 4.4), layout="constrained")
-    if picture.title:
-        figure.suptitle(picture.title, fontsize=SIZE + 1)
+    figure = sheet(*(size if rows * columns > 1 else (5.2, 4.4)), picture.title)
     places = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for axes, panel in zip(places.flat, (one for row in picture.rows for one in row), strict=True):
-        shown = over_ground(axes, panel.grid, panel.values, panel.colours, panel.limits)
+        shown = style.over_ground(axes, panel.grid, panel.values, panel.colours, panel.limits)
         axes.set_facecolor("0.8")  # no value: inside a building
         label(axes, panel.title, EAST, NORTH)
         colour_bar(shown, axes, panel.scale, shrink=0.9)
@@ -136,36 +111,43 @@ def _(picture: GroundMaps) -> Figure:
 
 
 def _mark_attacker(axes: Axes, place: Values, ms: int) -> None:
-    axes.plot(*place, "X", color=ATTACKER, markeredgecolor="white", ms=ms, label="attacker")
+    axes.plot(*place, "X", color=style.ATTACKER, markeredgecolor="white", ms=ms, label="attacker")
 
 
 def _mark_station(axes: Axes, bs_xyz: Values) -> None:
     axes.plot(*bs_xyz[:2], "^", markersize=9, markerfacecolor="white", markeredgecolor="black")
     box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "alpha": 0.8, "linewidth": 0}
-    axes.annotate(
-        f"base station, {bs_xyz[2]:g} m up", (bs_xyz[0], bs_xyz[1]), xytext=(0, 9),
-        textcoords="offset points", ha="center", fontsize=SMALL, bbox=box,
-    )  # fmt: skip
+    words = f"base station, {bs_xyz[2]:g} m up"
+    style.note(axes, words, (bs_xyz[0], bs_xyz[1]), (0, 9), ha="center", bbox=box)
 
 
-@draw.register
-def _(picture: Beliefs) -> Figure:
-    rows, across = arranged(len(picture.beliefs), picture.columns)
-    figure = Figure(figsize=(3.5 * across + 0.8, 3.9 * rows + 0.4), layout="constrained")
-    figure.suptitle(plain(picture.title), fontsize=SIZE + 1)
-    places = panels(figure, len(picture.beliefs), picture.columns)
-    west, east, south, north = picture.grid.extent
-    for axes, (name, grid, probability) in zip(places, picture.beliefs, strict=True):
-        city = over_ground(axes, picture.grid, np.maximum(picture.heights, 0), "Greys")
+def beliefs(
+    grid: Grid,
+    heights: Values,
+    believed: Sequence[tuple[str, Grid, Array]],
+    position: Values,
+    title: str,
+    columns: int | None = None,
+) -> Figure:
+    """What an attacker believes about a user over the city: (name, grid, probability) each.
+
+    Panels stand in one row, or ``columns`` in each.
+    """
+    rows, across = style.arranged(len(believed), columns)
+    figure = sheet(3.5 * across + 0.8, 3.9 * rows + 0.4, title)
+    places = style.panels(figure, len(believed), columns)
+    west, east, south, north = grid.extent
+    for axes, (name, cells, probability) in zip(places, believed, strict=True):
+        city = style.over_ground(axes, grid, np.maximum(heights, 0), "Greys")
         city.set(alpha=0.45, interpolation=None)
         # Times as probable as if nothing were known; what is less probable is left out.
-        gained = np.log10(np.maximum(probability * grid.cells, 1e-9))
-        shown = over_ground(axes, grid, np.ma.masked_less(gained, 0), "viridis_r", (0, 4))
-        best = grid.centres[int(probability.argmax())]
-        away = float(np.linalg.norm(best - picture.position))
+        gained = np.log10(np.maximum(probability * cells.cells, 1e-9))
+        shown = style.over_ground(axes, cells, np.ma.masked_less(gained, 0), "viridis_r", (0, 4))
+        best = cells.centres[int(probability.argmax())]
+        away = float(np.linalg.norm(best - position))
         label(axes, f"{name}:\nmost probable place {away:.0f} m off", EAST)
         _mark_attacker(axes, best, ms=8)
-        axes.plot(*picture.position, "o", ms=13, mfc="none", mec=USER, mew=1.8, label="user")
+        axes.plot(*position, "o", ms=13, mfc="none", mec=style.USER, mew=1.8, label="user")
         axes.set(xlim=(west, east), ylim=(south, north))
     for axes in places[::across]:
         label(axes, y=NORTH)
@@ -178,14 +160,14 @@ def _(picture: Beliefs) -> Figure:
 @draw.register
 def _(picture: Maps) -> Figure:
     rows, columns = len(picture.rows), max(map(len, picture.rows))
-    figure = Figure(figsize=(2.5 * columns + 1, 2.65 * rows + 0.5), layout="constrained")
+    figure = sheet(2.5 * columns + 1, 2.65 * rows + 0.5)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     panels = [panel for row in picture.rows for panel in row]
     everything = np.concatenate([panel.values.ravel() for panel in panels])
     limits = picture.limits or (float(everything.min()), float(everything.max()))
     names = list(dict.fromkeys(name for panel in panels for name in panel.estimates))
     for axes, panel in zip(grid.flat, panels, strict=False):
-        shown = over_ground(axes, picture.grid, panel.values, HEIGHTS, limits)
+        shown = style.over_ground(axes, picture.grid, panel.values, HEIGHTS, limits)
         _mark(axes, panel, names)
     for axes in grid[-1]:
         label(axes, x=EAST)
@@ -203,7 +185,7 @@ def _mark(axes: Axes, panel: MapPanel, names: Sequence[str]) -> None:
     if panel.user is not None:
         ring: dict[str, Any] = {"ms": 11, "mfc": "none", "ls": "", "clip_on": False}
         axes.plot(*panel.user, "o", mec="white", mew=3, **ring)
-        axes.plot(*panel.user, "o", mec=USER, mew=1.6, label="user", **ring)
+        axes.plot(*panel.user, "o", mec=style.USER, mew=1.6, label="user", **ring)
     for name, place in panel.estimates.items():
         marker, colour = _ESTIMATES[names.index(name) % len(_ESTIMATES)]
         axes.plot(
@@ -227,38 +209,42 @@ def _explain_marks(figure: Figure, places: list[Axes], used: int) -> None:
         )
 
 
-@draw.register
-def _(survey: MeasuredGround) -> Figure:
-    figure = Figure(figsize=(9.0, 4.4), layout="constrained")
+def survey(data: Measurements, name: str) -> Figure:
+    """Who measured where, and what, in a file of that name."""
+    gain_db = data.gain_db
+    stations, first = np.unique(data.bs, return_index=True)
+    bs_xy = data.bs_xyz[first, :2]
+    figure = sheet(9.0, 4.4)
     ground, histogram = figure.subplots(1, 2, width_ratios=(1.6, 1))
-    every = -(-len(survey.gain_db) // _MOST_DOTS)
-    shown = np.arange(0, len(survey.gain_db), every)
-    shown = shown[np.argsort(survey.gain_db[shown])]  # a place's strongest link on top
-    looks = {"s": 5, "cmap": GAIN, "linewidths": 0, "rasterized": True}
-    dots = ground.scatter(*survey.user_xy[shown].T, c=survey.gain_db[shown], **looks)
-    ground.plot(*survey.bs_xy.T, "^", ms=7, mfc="white", mec="black", ls="", label="base station")
-    for place, names in _names(survey).items():
-        ground.annotate(
-            ", ".join(names), place, xytext=(0, 7), textcoords="offset points", ha="center",
-            fontsize=SMALL - 2, bbox={"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0.5},
-        )  # fmt: skip
+    every = -(-len(gain_db) // _MOST_DOTS)
+    shown = np.arange(0, len(gain_db), every)
+    shown = shown[np.argsort(gain_db[shown])]  # a place's strongest link on top
+    dots = ground.scatter(
+        *data.user_xyz[shown, :2].T, s=5, c=gain_db[shown], cmap=style.GAIN, lw=0, rasterized=True
+    )
+    ground.plot(*bs_xy.T, "^", ms=7, mfc="white", mec="black", ls="", label="base station")
+    for place, names in _names(stations, bs_xy).items():
+        box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0.5}
+        looks = {"ha": "center", "fontsize": SMALL - 2, "bbox": box}
+        style.note(ground, ", ".join(names), place, (0, 7), **looks)
     ground.set_aspect("equal", adjustable="datalim")
     ground.ticklabel_format(useOffset=False, style="plain")
     ground.tick_params(axis="x", labelrotation=30)
-    label(ground, survey.title, EAST, NORTH)
+    title = f"{name}: {len(data):,} links of {len(data.users):,} users"
+    label(ground, title, EAST, NORTH)
     ground.legend(fontsize=SMALL, loc="best")
     colour_bar(dots, ground, "gain (dB)", shrink=0.9)
-    histogram.hist(survey.gain_db, bins=_bins(survey.gain_db), color=USER)
+    histogram.hist(gain_db, bins=_bins(gain_db), color=style.USER)
     label(histogram, x="gain (dB)", y="links")
     histogram.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def _names(survey: MeasuredGround) -> dict[tuple[float, float], list[str]]:
+def _names(stations: Array, bs_xy: Values) -> dict[tuple[float, float], list[str]]:
     """The base stations at each place, if they are few enough to read."""
     found: dict[tuple[float, float], list[str]] = {}
-    for name, (x, y) in zip(survey.bs, survey.bs_xy.tolist(), strict=True):
-        found.setdefault((x, y), []).append(name)
+    for name, (x, y) in zip(stations, bs_xy.tolist(), strict=True):
+        found.setdefault((x, y), []).append(str(name))
     return found if len(found) <= _MOST_NAMES else {}
 
 

@@ -63,6 +63,20 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def sheet(width: float, height: float, title: str = "") -> Figure:
+    """A figure of a size in inches, under a title if there is one."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    if title:
+        figure.suptitle(plain(title), fontsize=SIZE + 1)
+    return figure
+
+
+def note(axes: Axes, text: str, at: Any, offset: tuple[int, int], **looks: Any) -> None:
+    """A small text beside a point, at an offset in points."""
+    looks = {"fontsize": SMALL} | looks
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **looks)
+
+
 def label(axes: Axes, title: str | None = None, x: str | None = None, y: str | None = None) -> None:
     """Titles and ticks in the figures' sizes; None leaves one as it is."""
     for text, put in ((title, axes.set_title), (x, axes.set_xlabel), (y, axes.set_ylabel)):
@@ -79,15 +93,9 @@ def over_ground(
     limits: tuple[float | None, float | None] = (None, None),
 ) -> AxesImage:
     """An image over the ground, north up."""
-    return axes.imshow(
-        values,
-        origin="lower",
-        extent=grid.extent,
-        cmap=colours,
-        vmin=limits[0],
-        vmax=limits[1],
-        interpolation="nearest",
-    )
+    low, high = limits
+    looks: dict[str, Any] = {"cmap": colours, "vmin": low, "vmax": high, "interpolation": "nearest"}
+    return axes.imshow(values, origin="lower", extent=grid.extent, **looks)
 
 
 def colour_bar(image: ScalarMappable, axes: Axes | list[Axes], text: str, **options: Any) -> None:

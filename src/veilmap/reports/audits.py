@@ -24,9 +24,8 @@ TRADEOFF_COLUMNS = ("run", "map MAE (dB)", "strongest attack", "median (m)")
 
 def write_audit(audit: Audit, radio_map: RadioMap, out: Path) -> list[Path]:
     """Write ``audit.json`` and the figures of one run; their paths."""
-    path = out / "audit.json"
-    write_json(audit.as_dict(), path)
-    written = [path, figures.save(errors_figure(audit), out / "errors.png")]
+    write_json(audit.as_dict(), out / "audit.json")
+    written = [out / "audit.json", figures.save(errors_figure(audit), out / "errors.png")]
     beliefs = beliefs_figure(audit, radio_map)
     if beliefs is not None:
         written.append(figures.save(beliefs, out / "posterior.png"))
@@ -36,11 +35,6 @@ def write_audit(audit: Audit, radio_map: RadioMap, out: Path) -> list[Path]:
 def write_json(content: Mapping[str, Any], path: Path) -> None:
     """Write results with the version that gave them."""
     files.write_json({"veilmap": __version__} | dict(content), path)
-
-
-def write_tradeoff(audits: Mapping[str, Audit], out: Path) -> Path:
-    """Map error against the strongest attack's, one point a run."""
-    return figures.save(tradeoff_figure(audits), out / "tradeoff.png")
 
 
 def marked(study: str, text: str) -> str:
@@ -59,10 +53,9 @@ def tradeoff_figure(audits: Mapping[str, Audit]) -> Figure:
     for name, audit in audits.items():
         if not math.isnan(audit.mae_db):
             title, median = f"{name} ({audit.prior.users:,} users)", audit.strongest.median
-            spread = median.value, median.low, median.high
-            known.append(figures.TradeoffPoint(title, audit.mae_db, *spread))
+            known.append((title, audit.mae_db, (median.value, median.low, median.high)))
     prior = float(np.mean([audit.prior.median.value for audit in audits.values()]))
-    return figures.draw(figures.TradeoffPlot(known, prior, study_among(audits.values())))
+    return figures.curves.tradeoff(known, prior, study_among(audits.values()))
 
 
 def tradeoff_rows(audits: Mapping[str, Audit]) -> list[list[str]]:
@@ -132,7 +125,7 @@ def errors_figure(audit: Audit, columns: int | None = None) -> Figure:
         for title, when in shown_rounds(audit).items()
     }
     title = marked(audit.study, f"How far attackers are off ({label(audit)})")
-    return figures.draw(figures.ErrorShares(panels, title, columns))
+    return figures.curves.error_shares(panels, title, columns)
 
 
 def beliefs_figure(
@@ -157,10 +150,9 @@ def beliefs_figure(
     if not beliefs:
         return None
     about = f"What the {found.attack} attack believes about user {client} ({label(audit)})"
-    title = marked(audit.study, about)
-    position = audit.truth[client]
-    return figures.draw(
-        figures.Beliefs(radio_map.grid, radio_map.heights, beliefs, position, title, columns)
+    title, position = marked(audit.study, about), audit.truth[client]
+    return figures.maps.beliefs(
+        radio_map.grid, radio_map.heights, beliefs, position, title, columns
     )
 
 
@@ -171,19 +163,12 @@ def table_rows(audit: Audit) -> list[list[str]]:
         for title, when in shown_rounds(audit).items():
             if name == PriorOnly.name and when != "all" and len(audit.rounds) > 1:
                 continue  # the same in every round
-            s = audit.score(name, when)
-            median = s.median
-            rows.append(
-                [
-                    name,
-                    title.removeprefix("round ").removesuffix(" rounds together"),
-                    metres(median.value),
-                    f"{metres(median.low)}–{metres(median.high)}",
-                    metres(s.rmse.value),
-                    metres(s.within_95.value),
-                    *(f"{100 * share.value:.0f}" for share in s.found.values()),
-                ]
-            )
+            score = audit.score(name, when)
+            seen = title.removeprefix("round ").removesuffix(" rounds together")
+            middle = f"{metres(score.median.low)}–{metres(score.median.high)}"
+            distances = [metres(one.value) for one in (score.median, score.rmse, score.within_95)]
+            found = [f"{100 * share.value:.0f}" for share in score.found.values()]
+            rows.append([name, seen, distances[0], middle, *distances[1:], *found])
     return rows
 
 

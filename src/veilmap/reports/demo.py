@@ -38,6 +38,11 @@ SCHEMES: dict[str, tuple[Mechanism, ServerSees]] = {
     "aligned, μ = 50, ρ = 1": (GeometryAligned(noise_budget=50, tradeoff=1), "uploads"),
     "no noise, sums only": (NoNoise(), "sums"),
 }
+_BASELINES: dict[str, Callable[[], Estimator]] = {
+    "log-distance": LogDistance,
+    "k nearest neighbours": NearestNeighbours,
+    "ordinary kriging": OrdinaryKriging,
+}
 _SHOWN = "aligned, μ = 50, ρ = 1"  # whose map is drawn
 _CELL_SIZE = 3.0
 
@@ -59,14 +64,6 @@ class Row:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class DemoResult:
-    """What the demo found and wrote."""
-
-    rows: list[Row]
-    written: list[Path]
-
-
 def run(
     out: Path,
     *,
@@ -75,8 +72,8 @@ def run(
     rounds: int = 100,
     on_round: Callable[[str, HistoryRow], None] | None = None,
     runs_in: Path | None = None,
-) -> DemoResult:
-    """Build a city, learn its map four ways, compare, and write figures to ``out``.
+) -> tuple[list[Row], list[Path]]:
+    """Build a city, learn its map four ways, compare, and write figures to ``out``; their paths.
 
     The runs themselves are written to ``runs_in``, if it is given, for the page to show.
     """
@@ -87,9 +84,10 @@ def run(
     assert unseen is not None
     assert isinstance(data, Measurements)
 
-    rows = [_timed(name, baseline, data, unseen) for name, baseline in _baselines().items()]
+    rows = [_timed(name, baseline(), data, unseen) for name, baseline in _BASELINES.items()]
     runs = {}
     for name, (mechanism, sees) in SCHEMES.items():
+        folder = mechanism.name if sees == "uploads" else f"{mechanism.name}-{sees}"
         started = time.perf_counter()
         runs[name] = train(
             data,
@@ -100,7 +98,7 @@ def run(
             seed=seed,
             model=Model(stations=source.public_stations()),
             recording=Recording(
-                out=runs_in and runs_in / folder_of(name),
+                out=runs_in and runs_in / folder,
                 keep_uploads={0, rounds - 1},
                 test=unseen if runs_in else None,
                 source=source.described(),
@@ -109,33 +107,15 @@ def run(
         )
         seconds = time.perf_counter() - started
         rows.append(_attacked(name, runs[name], data, unseen, seconds))
+    noise = scene.gain(unseen.user_xyz, unseen.bs_xyz) - unseen.gain_db
     rows += [
         _timed("true heights on this grid", TrueMap(scene), data, unseen),
-        Row("measurement noise alone", _noise_floor(scene, unseen), 0.0),
+        Row("measurement noise alone", float(np.mean(np.abs(noise))), 0.0),
     ]
-    aligned = runs[_SHOWN]
-    written = [
-        *_map_figures(scene, aligned, out),
-        _upload_figure(scene, data, runs, 0, out),
-        _save_rows(rows, out / "results.json"),
-        out / "radio_map.nc",
-    ]
-    aligned.radio_map.save(out / "radio_map.nc")
-    return DemoResult(rows, written)
-
-
-def folder_of(name: str) -> str:
-    """The folder of a scheme's run."""
-    mechanism, sees = SCHEMES[name]
-    return mechanism.name if sees == "uploads" else f"{mechanism.name}-{sees}"
-
-
-def _baselines() -> dict[str, Estimator]:
-    return {
-        "log-distance": LogDistance(),
-        "k nearest neighbours": NearestNeighbours(),
-        "ordinary kriging": OrdinaryKriging(),
-    }
+    drawn = [*_map_figures(scene, runs[_SHOWN], out), _upload_figure(scene, data, runs, out)]
+    files.write_json([asdict(row) for row in rows], out / "results.json")
+    runs[_SHOWN].radio_map.save(out / "radio_map.nc")
+    return rows, [*drawn, out / "results.json", out / "radio_map.nc"]
 
 
 def _timed(name: str, baseline: Estimator, data: Measurements, unseen: Measurements) -> Row:
@@ -166,52 +146,36 @@ def _centroid_error(run: Run, truth: Mapping[ClientId, NDArray[np.float64]]) -> 
     return float(np.median(errors[max(run.transcript.rounds)]))
 
 
-def _noise_floor(scene: Scene, unseen: Measurements) -> float:
-    return float(np.mean(np.abs(scene.gain(unseen.user_xyz, unseen.bs_xyz) - unseen.gain_db)))
-
-
 def _map_figures(scene: Scene, learned: Run, out: Path) -> list[Path]:
     grid, radio_map = scene.grid, learned.radio_map
     bs = scene.base_stations[nearest_to_middle(grid, scene.base_stations)]
     truth = true_gain(scene, bs)
     gain = outdoors(scene, radio_map.predict_area(bs))
     drawn = {
-        "heights_true.png": figures.heights(grid, scene.heights, "true heights"),
-        "heights_learned.png": figures.heights(grid, radio_map.heights, "learned heights"),
-        "gain_predicted.png": figures.gain(grid, gain, bs, "predicted gain at 1.5 m"),
-        "gain_error.png": figures.gain_error(grid, gain - truth, bs, "error of the gain"),
-        "overview.png": figures.overview(
+        "heights_true.png": figures.maps.heights(grid, scene.heights, "true heights"),
+        "heights_learned.png": figures.maps.heights(grid, radio_map.heights, "learned heights"),
+        "gain_predicted.png": figures.maps.gain(grid, gain, bs, "predicted gain at 1.5 m"),
+        "gain_error.png": figures.maps.gain_error(grid, gain - truth, bs, "error of the gain"),
+        "overview.png": figures.maps.overview(
             grid, (scene.heights, radio_map.heights), (truth, gain), bs
         ),
     }
     return [figures.save(picture, out / name) for name, picture in drawn.items()]
 
 
-def _upload_figure(
-    scene: Scene, data: Measurements, runs: dict[str, Run], number: int, out: Path
-) -> Path:
-    """What the server received from one user under each scheme, and where it looks for them."""
+def _upload_figure(scene: Scene, data: Measurements, runs: dict[str, Run], out: Path) -> Path:
+    """What the server first received from one user under each scheme, and where it looks."""
     attack = WeightedCentroid(power=2)
-    user = _typical_user(runs["no noise"], number)
+    seen = runs["no noise"].transcript.uploads(0)
+    order = np.argsort(np.linalg.norm(seen.uploads, axis=1))
+    user = seen.clients[order[len(order) // 2]]  # whose gradient is as large as the median one
     panels = []
     for name, learned in runs.items():
         if learned.transcript.server_sees == "sums":
             continue
-        seen = learned.transcript.uploads(number)
+        seen = learned.transcript.uploads(0)
         upload = seen.uploads[seen.clients.index(user)][None]
         panels.append((name, upload[0], attack.positions(upload, learned.transcript)[0]))
     position = data.mean_positions()[data.users.tolist().index(user)]
-    picture = figures.uploads(scene.grid, panels, position, f"one user, round {number + 1}")
+    picture = figures.maps.uploads(scene.grid, panels, position, "one user, round 1")
     return figures.save(picture, out / "uploads.png")
-
-
-def _typical_user(learned: Run, number: int) -> int | str:
-    """A user whose gradient is as large as the median one."""
-    seen = learned.transcript.uploads(number)
-    order = np.argsort(np.linalg.norm(seen.uploads, axis=1))
-    return seen.clients[order[len(order) // 2]]
-
-
-def _save_rows(rows: list[Row], path: Path) -> Path:
-    files.write_json([asdict(row) for row in rows], path)
-    return path

@@ -4,7 +4,7 @@ import numpy as np
 
 from veilmap import figures
 from veilmap.auditing.audit import Audit
-from veilmap.auditing.exposure import SENT, Exposure, Knobs, Received, Witness
+from veilmap.auditing.exposure import SENT, Exposure, Knobs, Witness
 from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
@@ -18,7 +18,6 @@ from veilmap.runs.opened import OpenRun
 
 _COLUMNS = 2
 _SCALE = "√|gradient| or √σ (dB per √m)"
-_PLAIN = Knobs()
 
 # Templates of 10,000 places on more cells than this take gigabytes.
 _MOST_CELLS = 100_000
@@ -50,19 +49,18 @@ def typical_user(run: OpenRun, audit: Audit | None) -> ClientId:
 def knobs_of(mechanism: Mechanism) -> Knobs:
     """The mechanism's own parameters, and usual ones for those that it does not have."""
     return Knobs(
-        noise_budget=getattr(mechanism, "noise_budget", _PLAIN.noise_budget),
-        tradeoff=getattr(mechanism, "tradeoff", _PLAIN.tradeoff),
+        noise_budget=getattr(mechanism, "noise_budget", Knobs.noise_budget),
+        tradeoff=getattr(mechanism, "tradeoff", Knobs.tradeoff),
         clip=mechanism.clip,
     )
 
 
 def user_named(run: OpenRun, text: str) -> ClientId:
     """The user of a kept round whose id reads like this."""
-    witness = run.witness()
-    users = (user for number in run.attackable_rounds() for user in witness.users(number))
-    for user in users:
-        if str(user) == text:
-            return user
+    for number in run.attackable_rounds():
+        for user in run.witness().users(number):
+            if str(user) == text:
+                return user
     raise ConfigurationError(f"user: {text} took part in no kept round of {run.path}", "user")
 
 
@@ -135,17 +133,16 @@ def _explained(transcript: Transcript, knobs: Knobs, *, known: bool) -> str:
 def _picture(exposure: Exposure, transcript: Transcript, knobs: Knobs) -> Maps:
     """What is received under every scheme, and the noise's σ."""
     shape = transcript.grid.shape
-    titles = _titles(knobs)
     panels = []
-    for name, scheme in _in_order(exposure).items():
+    for name, title in _titles(exposure, knobs).items():
+        scheme = exposure.schemes[name]
         values = np.sqrt(np.abs(scheme.received)).reshape(shape)
-        panels.append(MapPanel(titles[name], values, exposure.position, scheme.estimates))
+        panels.append(MapPanel(title, values, exposure.position, scheme.estimates))
     if exposure.deviations is not None:
         deviations = np.sqrt(exposure.deviations).reshape(shape)
         panels.insert(-1, MapPanel("σ of the aligned noise", deviations, exposure.position))
-    rows = tuple(
-        tuple(panels[start : start + _COLUMNS]) for start in range(0, len(panels), _COLUMNS)
-    )
+    starts = range(0, len(panels), _COLUMNS)
+    rows = tuple(tuple(panels[start : start + _COLUMNS]) for start in starts)
     return Maps(f"round-{exposure.round + 1}", _caption(exposure), transcript.grid, _SCALE, rows)
 
 
@@ -159,32 +156,27 @@ def _caption(exposure: Exposure) -> str:
     return words if exposure.norm is None else words + norm
 
 
-def _titles(knobs: Knobs) -> dict[str, str]:
-    return {
+def _titles(exposure: Exposure, knobs: Knobs) -> dict[str, str]:
+    """Titles of the schemes by their names, what was sent at the end."""
+    titles = {
         "no noise": "no noise",
         "uniform": f"uniform, μ = {knobs.noise_budget:g}",
         "aligned": f"aligned, μ = {knobs.noise_budget:g}, ρ = {knobs.tradeoff:g}",
         SENT: "sent",
     }
-
-
-def _in_order(exposure: Exposure) -> dict[str, Received]:
-    """Schemes with what was sent at the end."""
-    order = [name for name in (*_PLAIN.schemes, SENT) if name in exposure.schemes]
-    return {name: exposure.schemes[name] for name in order}
+    return {name: title for name, title in titles.items() if name in exposure.schemes}
 
 
 def _table(exposure: Exposure, knobs: Knobs) -> Html:
     """Every attack's error under every scheme, or its place where the truth is not known."""
-    schemes = _in_order(exposure)
-    titles = _titles(knobs)
-    attacks = dict.fromkeys(name for scheme in schemes.values() for name in scheme.estimates)
+    titles = _titles(exposure, knobs)
+    attacks = dict.fromkeys(name for one in titles for name in exposure.schemes[one].estimates)
     what = "Metres between" if exposure.position is not None else "Places (x, y in metres) of"
     truth = " and the truth" if exposure.position is not None else ""
     return html.table(
         f"{what} attackers' estimates{truth}: user {exposure.user}, round {exposure.round + 1}",
-        ["attack", *(titles[name] for name in schemes)],
-        [[attack, *(_found(exposure, name, attack) for name in schemes)] for attack in attacks],
+        ["attack", *titles.values()],
+        [[attack, *(_found(exposure, name, attack) for name in titles)] for attack in attacks],
     )
 
 

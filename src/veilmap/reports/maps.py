@@ -13,9 +13,6 @@ from veilmap.scenes.scene import Scene
 
 _ALTITUDE = 1.5
 
-# Nobody measures inside buildings: gain and error maps leave them out.
-_INDOORS = np.nan
-
 
 def nearest_to_middle(grid: Grid, stations: NDArray[np.float64]) -> int:
     """Which of the base stations, (B, 3), is nearest to the middle of the area."""
@@ -33,9 +30,12 @@ def true_gain(scene: Scene, bs: NDArray[np.float64]) -> NDArray[np.float64]:
 def outdoors(
     scene: Scene, values: NDArray[np.float64], grid: Grid | None = None
 ) -> NDArray[np.float64]:
-    """Values over a city's ground, on its own or another grid, without those inside buildings."""
+    """Values over a city's ground, on its own or another grid; NaN inside buildings.
+
+    Nobody measures there.
+    """
     heights = scene.heights if grid is None or grid == scene.grid else scene.heights_on(grid)
-    return np.where(heights == 0, values, _INDOORS)
+    return np.where(heights == 0, values, np.nan)
 
 
 def section(run: OpenRun) -> list[Html]:
@@ -61,7 +61,7 @@ def section(run: OpenRun) -> list[Html]:
 def _heights(grid: Grid, values: NDArray[np.float64], which: str, things: str) -> Html:
     title = f"{which.split(maxsplit=1)[0]} heights"
     seen = f"Map of the {which} heights, up to {values.max():.0f} m"
-    picture = figures.heights(grid, values, title)
+    picture = figures.maps.heights(grid, values, title)
     return html.picture(figures.png(picture), f"{title.capitalize()} of the {things}", seen)
 
 
@@ -73,7 +73,7 @@ def _gain(
     which: str,
     limits: tuple[float | None, float | None] = (None, None),
 ) -> Html:
-    picture = figures.gain(grid, values, bs, f"{which} gain at 1.5 m", limits)
+    picture = figures.maps.gain(grid, values, bs, f"{which} gain at 1.5 m", limits)
     words = f"gain from base station {name}"
     return html.picture(
         figures.png(picture),
@@ -90,7 +90,7 @@ def _against_truth(
     limits = (float(np.nanmin([gain, truth])), float(np.nanmax([gain, truth])))
     size = float(np.nanmean(np.abs(gain - truth)))
     error = html.picture(
-        figures.png(figures.gain_error(grid, gain - truth, bs, "error of the gain")),
+        figures.png(figures.maps.gain_error(grid, gain - truth, bs, "error of the gain")),
         f"Predicted less true gain from base station {name}: {size:.1f} dB apart on average"
         " over this ground; white where they agree",
         f"Map of the gain's error from base station {name}, {size:.1f} dB on average",

@@ -39,16 +39,10 @@ def write_page(
     user: str | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> None:
-    """Write one HTML file about some runs; with several, first how they compare.
+    """Write one HTML file about finished runs, by name; with several, first how they compare.
 
-    Parameters
-    ----------
-    runs : finished runs by name
-    path : Path
-    user : str, optional
-        The user to show, by id; by default a typical user of each run.
-    on_step : callable, optional
-        Called with what is being done.
+    ``user`` is whom to show, by id, by default a typical user of each run; ``on_step`` is called
+    with what is being done.
     """
     for run in runs.values():
         run.finished_map()  # an error before the work, not after some of it
@@ -140,15 +134,11 @@ def _typical(user: ClientId, audit: Audit | None) -> str:
 def _audit(run: OpenRun, audit: Audit, user: ClientId) -> list[Html]:
     """The table, the figures and what was promised."""
     strongest, least, _ = audits.headline(audit).split("\n")
-    label = audits.label(audit)
+    title = f"Where attackers place the users: {audits.label(audit)}; {audits.UNITS}"
     parts = [
         html.paragraph(f"{strongest} {least}"),
         html.paragraph(f"Promise: {words.promise(run)} {_LIMITS}"),
-        html.table(
-            f"Where attackers place the users: {label}; {audits.UNITS}",
-            audits.COLUMNS,
-            audits.table_rows(audit),
-        ),
+        html.table(title, audits.COLUMNS, audits.table_rows(audit)),
         html.picture(
             figures.png(audits.errors_figure(audit, _COLUMNS)),
             "Share of users whom attacks find within a distance; further left is closer",
@@ -165,20 +155,15 @@ def _audit(run: OpenRun, audit: Audit, user: ClientId) -> list[Html]:
 def _tradeoff(runs: Mapping[str, OpenRun], found: Mapping[str, Audit]) -> list[Html]:
     """Map error against the strongest attack, and who is missing there."""
     study = audits.study_among(found.values())
-    parts = [html.heading(audits.marked(study, "Map error against the strongest attack"))]
+    title = "Map error against the strongest attack"
+    parts = [html.heading(audits.marked(study, title))]
     missing = [name for name in runs if name not in found]
     if found:
-        named = audits.by_label((name, audit) for name, audit in found.items())
-        caption = (
-            "Map error against the strongest attack's median error: up, attacks are further off"
-        )
+        named = audits.by_label(found.items())
+        caption = f"{title}'s median error: up, attacks are further off"
         parts += [
             html.picture(figures.png(audits.tradeoff_figure(named)), caption),
-            html.table(
-                "Map error against the strongest attack",
-                audits.TRADEOFF_COLUMNS,
-                audits.tradeoff_rows(named),
-            ),
+            html.table(title, audits.TRADEOFF_COLUMNS, audits.tradeoff_rows(named)),
         ]
     large = [name for name in missing if _is_auditable(runs[name])]
     wanting = [name for name in missing if name not in large]

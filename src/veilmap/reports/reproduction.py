@@ -3,7 +3,6 @@
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,37 +17,32 @@ from veilmap.reports.html import Html
 _MARKS = {True: "✓", False: "✗"}
 
 
-@dataclass(frozen=True)
-class About:
-    """How results came about: ``computed`` tasks were run, ``remembered`` ones found done.
+def about(
+    command: str,
+    seconds: float,
+    *,
+    computed: int,
+    remembered: int,
+    workers: int,
+    quick: bool = False,
+) -> list[str]:
+    """What a reader should know first, in lines.
 
-    The computing took ``seconds``, spread over ``workers`` processes.
+    In ``seconds`` some processes ``computed`` tasks; others were ``remembered``.
     """
-
-    command: str
-    seconds: float
-    computed: int
-    remembered: int
-    workers: int
-    quick: bool = False
-
-    def lines(self) -> list[str]:
-        """What a reader should know first."""
-        cores = f"{platform.machine()}, {threads()} cores, Python {platform.python_version()}"
-        when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        by = "1 process" if self.workers == 1 else f"{self.workers} processes"
-        work = f"{self.computed} tasks computed in {self.seconds:.0f} s by {by}, "
-        lines = [
-            f"`{self.command}`, veilmap {__version__}, {when}, {platform.system()} on {cores}.",
-            f"{work if self.computed else ''}{self.remembered} tasks remembered from before.",
-        ]
-        if self.quick:
-            lines.append("Quick settings: the figures show that things run, not what they give.")
-        return lines
+    cores = f"{platform.machine()}, {threads()} cores, Python {platform.python_version()}"
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    by = "1 process" if workers == 1 else f"{workers} processes"
+    work = f"{computed} tasks computed in {seconds:.0f} s by {by}, " if computed else ""
+    return [
+        f"`{command}`, veilmap {__version__}, {when}, {platform.system()} on {cores}.",
+        f"{work}{remembered} tasks remembered from before.",
+        *(["Quick settings: the figures show that things run, not what they give."] * quick),
+    ]
 
 
-def write(results: Sequence[Result], about: About, out: Path, stem: str) -> list[Path]:
-    """Draw all pictures and write the two reports; their paths."""
+def write(results: Sequence[Result], about: Sequence[str], out: Path, stem: str) -> list[Path]:
+    """Draw all pictures and write the two reports, which begin with ``about``; their paths."""
     from veilmap import figures
 
     pictures = {}
@@ -77,8 +71,10 @@ def _title(results: Sequence[Result]) -> str:
 # ---- Markdown
 
 
-def _markdown(results: Sequence[Result], about: About, pictures: dict[str, Path], out: Path) -> str:
-    parts = [f"# {_title(results)}", *about.lines()]
+def _markdown(
+    results: Sequence[Result], about: Sequence[str], pictures: dict[str, Path], out: Path
+) -> str:
+    parts = [f"# {_title(results)}", *about]
     if len(results) > 1:
         parts += ["## What holds", "\n".join(f"- {_summary(result)}" for result in results)]
     for result in results:
@@ -114,8 +110,8 @@ def _markdown_table(table: Table) -> str:
 # ---- HTML
 
 
-def _page(results: Sequence[Result], about: About, pictures: dict[str, Path]) -> str:
-    body = [html.paragraph(line) for line in about.lines()]
+def _page(results: Sequence[Result], about: Sequence[str], pictures: dict[str, Path]) -> str:
+    body = [html.paragraph(line) for line in about]
     if len(results) > 1:
         entries = ((result.name, _summary(result)) for result in results)
         body += [html.heading("What holds"), html.contents(entries)]

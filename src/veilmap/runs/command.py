@@ -1,8 +1,9 @@
-"""Runs as command lines: what was trained, anybody can train again."""
+"""Runs as command lines: what was trained, anybody can train again, and what is to be."""
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from veilmap._util.options import options_of
@@ -14,35 +15,22 @@ from veilmap.federation.residual import ThenField
 from veilmap.federation.selection import ModelChoice
 from veilmap.federation.steps import StepRule
 from veilmap.model.propagation import Propagation
-from veilmap.privacy.mechanisms import MECHANISMS
+from veilmap.privacy.mechanisms import MECHANISMS, Mechanism, named
 from veilmap.runs.source import Source
 
 # Options of `veilmap train`, by the fields of mechanisms.
-OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).items()}
+_OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).items()}
+_KEPT = 5  # rounds of a new run whose uploads are kept
 
 
 def command(
-    config: RunConfig,
-    source: Source | None,
-    kept: Sequence[int],
-    *,
-    no_antennas: bool = False,
+    config: RunConfig, source: Source, kept: Sequence[int], *, no_antennas: bool = False
 ) -> str | None:
     """The command that makes a run again, where its folder says enough to know it.
 
-    Parameters
-    ----------
-    config : RunConfig
-        The run's configuration.
-    source : Source or None
-        Where its measurements are.
-    kept : rounds, from 0
-        Whose uploads to keep.
-    no_antennas : bool
-        The measurements have antennas that the run did not use.
+    It keeps uploads of the rounds ``kept``, from 0; ``no_antennas`` where the measurements have
+    antennas that the run did not use.
     """
-    if source is None:
-        return None
     try:
         model = model_options(config, source)
     except VeilmapError:
@@ -53,6 +41,57 @@ def command(
     words += [] if config.seed is None else ["--seed", str(config.seed)]
     words += ["--keep-uploads", ",".join(str(number + 1) for number in kept)] if kept else []
     return shlex.join(words)
+
+
+@dataclass(frozen=True)
+class NewTraining:
+    """A run to be: where its measurements come from, and how it is trained.
+
+    ``parameters`` are the mechanism's, its own defaults where left out. With ``sums`` the server
+    sees only sums, also where the mechanism would not need it. ``extras`` are further options.
+    """
+
+    source: Source
+    mechanism: str
+    parameters: Mapping[str, float]
+    rounds: int
+    seed: int | None
+    sums: bool = False
+    extras: Sequence[str] = ()
+
+    def mechanism_checked(self) -> Mechanism:
+        """The mechanism, unless it cannot be made."""
+        called = {name: option.removeprefix("--") for name, option in _OPTIONS.items()}
+        return named(self.mechanism, self.parameters, called=called)
+
+    @property
+    def name(self) -> str:
+        """For its folder."""
+        where = self.source.data.stem if self.source.data else f"city{self.source.city}"
+        short = {"noise_budget": "mu", "tradeoff": "rho", "epsilon": "eps", "clip": "C"}
+        parts = [f"{short[key]}{value:g}" for key, value in self.parameters.items() if key in short]
+        return "-".join([where, self.mechanism, *parts, *(["sums"] if self._says_sums else [])])
+
+    def arguments(self, out: Path) -> list[str]:
+        """Of `veilmap`, for a run in ``out``."""
+        words = ["train", *source_options(self.source)]
+        words += mechanism_options(self.mechanism, self.parameters)
+        words += ["--server-sees", "sums"] if self._says_sums else []
+        words += [*self.extras, "--rounds", str(self.rounds)]
+        words += [] if self.seed is None else ["--seed", str(self.seed)]
+        kept = ",".join(str(number) for number in kept_rounds(self.rounds))
+        # A checkpoint each round: the page shows each, and pausing loses none.
+        return [*words, "--keep-uploads", kept, "--checkpoint-every", "1", "--out", str(out)]
+
+    @property
+    def _says_sums(self) -> bool:
+        return self.sums and not MECHANISMS[self.mechanism].needs_sums
+
+
+def kept_rounds(rounds: int) -> list[int]:
+    """From the first to the last, counted from 1."""
+    steps = min(_KEPT, rounds)
+    return sorted({1 + round(k * (rounds - 1) / max(steps - 1, 1)) for k in range(steps)})
 
 
 def source_options(source: Source) -> list[str]:
@@ -67,7 +106,7 @@ def source_options(source: Source) -> list[str]:
 
 def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:
     """A mechanism by its name and attributes; those that the command line does not set are left."""
-    own = {option: parameters.get(attribute) for attribute, option in OPTIONS.items()}
+    own = {option: parameters.get(attribute) for attribute, option in _OPTIONS.items()}
     return ["--mechanism", name, *_words(own)]
 
 
@@ -108,13 +147,16 @@ def _step_options(step: StepRule, *, measured: bool) -> dict[str, object]:
             raise RunFolderError("the command line has no such residual field")
         options["--residual"], step = step.spacing, step.first
     degrees = step.start_propagation.laws if isinstance(step, NoiseAwareStep) else 2
-    start = Propagation.of_degrees(degrees)
-    usual = (
-        ModelChoice(degrees=degrees).step if measured else NoiseAwareStep(start_propagation=start)
-    )
-    if to_plain(step) != to_plain(usual):
+    if to_plain(step) != to_plain(usual_step(degrees, measured=measured)):
         raise RunFolderError("the command line has no such step rule")
     return options | ({"--degrees": degrees} if degrees > 2 else {})
+
+
+def usual_step(degrees: int, *, measured: bool) -> StepRule:
+    """The server's step of `veilmap train` for measured links, or for a synthetic city's."""
+    if measured:
+        return ModelChoice(degrees=degrees).step
+    return NoiseAwareStep(start_propagation=Propagation.of_degrees(degrees))
 
 
 def _words(options: Mapping[str, object]) -> list[str]:

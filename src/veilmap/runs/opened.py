@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 from veilmap.auditing.exposure import Witness
 from veilmap.data.folders import Crowd, MeasurementFolder, open_crowd
 from veilmap.data.measurements import Measurements
-from veilmap.errors import (
-    ConfigurationError,
-    DataError,
-    PrivacyError,
-    RunFolderError,
-    VeilmapError,
-)
+from veilmap.errors import ConfigurationError, DataError, PrivacyError, RunFolderError, VeilmapError
 from veilmap.federation import Run, Transcript, history
 from veilmap.federation.config import Fingerprint, RunConfig
 from veilmap.federation.history import HistoryRow, last_mae
@@ -49,26 +43,14 @@ _WITHHELD = (
 class OpenRun:
     """A run's folder as data, read once and again when its files change.
 
-    Any thread may ask, also while the run is being trained.
-
-    Parameters
-    ----------
-    path : Path
-    data, test : Path, optional
-        Measurements of the run's users, and of test users; by default where the run says they
-        are. Those that are named must be the run's own, others may be missing.
-    study : bool
-        Include what the guarantee of a run does not cover, such as its measurements; for a run
-        without a guarantee everything is included anyway.
+    Any thread may ask, also while the run is being trained. ``data`` and ``test`` are measurements
+    of the run's users and of test users, by default where the run says they are; those that are
+    named must be the run's own, others may be missing. A ``study`` includes what the guarantee of
+    a run does not cover, such as its measurements; without a guarantee everything is included.
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        data: Path | None = None,
-        test: Path | None = None,
-        study: bool = False,
+        self, path: Path, *, data: Path | None = None, test: Path | None = None, study: bool = False
     ) -> None:
         self.path = path
         self.folder = RunFolder(path)

@@ -21,23 +21,12 @@ _PATHS = ("data", "test", "buildings", "stations")
 @plain
 @dataclass(frozen=True)
 class Source:
-    """What to train and test on.
+    """What to train and test on: files of measurements, or a folder of them, or a synthetic city.
 
-    Attributes
-    ----------
-    data, test : Path or None
-        Files of measurements, or for ``data`` a folder of them; without ``data``, a synthetic city.
-    city, users : int
-        The city's seed and how many measure there.
-    cell_size : float
-        Side of the map's cells, in metres.
-    buildings : Path or None
-        File of public heights that the map started from.
-    area : (west, south, east, north) or None
-        Of the map, in metres; None for the ground that files of measurements cover.
-    stations : Path or None
-        File of public base stations; None for those that were measured. A synthetic city has its
-        own of both.
+    ``users`` measure in the ``city`` of that seed, which has an area and base stations of its
+    own. Otherwise ``area`` is (west, south, east, north) of the map in metres, None for the ground
+    that the files cover, and ``stations`` a file of public base stations, None for those that
+    were measured. The map started from the public heights in ``buildings``.
     """
 
     data: Path | None

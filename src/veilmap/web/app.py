@@ -12,9 +12,8 @@ from starlette.exceptions import HTTPException
 
 from veilmap import __version__
 from veilmap.errors import VeilmapError
-from veilmap.web import events, schema
+from veilmap.web import schema
 from veilmap.web.auth import Guard
-from veilmap.web.jobs import Preparation
 from veilmap.web.library import NoSuchRunError
 from veilmap.web.routes import REFUSALS, doing, looking
 from veilmap.web.service import Service
@@ -55,14 +54,12 @@ def create_app(service: Service, token: str | None = None) -> FastAPI:
         yield
         service.jobs.close()
 
+    elsewhere: dict[str, Any] = {"docs_url": None, "redoc_url": None}  # would load foreign scripts
+    api = "/api/openapi.json"
     app = _Application(
-        title="veilmap", version=__version__, openapi_url="/api/openapi.json",
-        docs_url=None, redoc_url=None,  # they would load scripts from elsewhere
-        lifespan=lifespan,
-    )  # fmt: skip
+        title="veilmap", version=__version__, openapi_url=api, lifespan=lifespan, **elsewhere
+    )
     app.state.service = service
-    app.state.listeners = events.Listeners()
-    app.state.preparing = Preparation()
     for router in (looking, doing):
         app.include_router(router, prefix="/api", responses=_REFUSALS)
     _serve_page(app)

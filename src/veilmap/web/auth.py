@@ -6,20 +6,19 @@ is needed, always.
 """
 
 import hmac
-import json
 import logging
 import re
-from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs
 
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "veilmap"
 MOST_BYTES = 10_000  # of a request's body: no honest one comes near
 
 _LOOPBACK = re.compile(r"(127(\.\d{1,3}){3}|\[::1\]|localhost)(:\d+)?")
-_LENGTH = re.compile(rb"\d{1,9}")
+_LENGTH = re.compile(r"\d{1,9}")
 _READS = ("GET", "HEAD")
 
 # What the page may load and where from: itself, nothing else, and no text becomes code.
@@ -27,14 +26,14 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:;"
     " connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-_HEADERS = (
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cache-control", b"no-cache"),
-)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-cache",
+}
 
 _log = logging.getLogger("veilmap.web")
 
@@ -58,83 +57,58 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                own = [(name, value) for name, value in message["headers"] if name not in _NAMES]
-                message = {**message, "headers": [*own, *_HEADERS]}
+                MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
-        if self._shows_token(scope):
-            await _redirect(send_guarded, self._token or "", scope["path"])
-            return
-        refusal = self._refusal(scope, headers)
-        if refusal is not None:
-            await _refuse(send_guarded, *refusal)
-            return
         try:
-            await self._app(scope, receive, send_guarded)
+            answer = self._own_answer(Request(scope)) or self._app
+            await answer(scope, receive, send_guarded)
         except Exception as fault:
             if started:
                 raise  # nothing but the end of the connection can tell
             _log.error("%s %s failed", scope["method"], scope["path"], exc_info=fault)
-            line = "veilmap made a mistake here; its terminal says more"
-            await _refuse(send_guarded, 500, line)
+            answer = _refusal(500, "veilmap made a mistake here; its terminal says more")
+            await answer(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope, headers: dict[str, bytes]) -> tuple[int, str] | None:
+    def _own_answer(self, request: Request) -> Response | None:
+        """What is answered before the application is asked: a cookie, or a refusal."""
+        headers = request.headers
         if self._token is None:
             # A foreign name that leads here is another page's trick (DNS rebinding).
-            if not _LOOPBACK.fullmatch(headers.get("host", b"").decode("latin-1")):
-                return 403, "this server answers on loopback only: open it as http://127.0.0.1"
-        elif not self._knows_token(headers):
-            return 401, "a token is needed: open the address that veilmap serve has printed"
-        if scope["method"] not in _READS:
-            if headers.get("x-veilmap") != b"page":
-                return 403, "requests that start or stop something need the header X-Veilmap: page"
-            length = headers.get("content-length", b"0")
+            if not _LOOPBACK.fullmatch(headers.get("host", "")):
+                line = "this server answers on loopback only: open it as http://127.0.0.1"
+                return _refusal(403, line)
+        elif self._shows_token(request):
+            swapped = RedirectResponse("/", 303)
+            swapped.set_cookie(COOKIE, self._token, httponly=True, samesite="strict")
+            return swapped
+        elif not self._knows_token(request):
+            line = "a token is needed: open the address that veilmap serve has printed"
+            return _refusal(401, line)
+        if request.method not in _READS:
+            if headers.get("x-veilmap") != "page":
+                line = "requests that start or stop something need the header X-Veilmap: page"
+                return _refusal(403, line)
+            length = headers.get("content-length", "0")
             if "transfer-encoding" in headers:
-                return 411, "send the body with its length"
+                return _refusal(411, "send the body with its length")
             if not _LENGTH.fullmatch(length) or int(length) > MOST_BYTES:
-                return 413, f"the body is larger than {MOST_BYTES} bytes"
+                return _refusal(413, f"the body is larger than {MOST_BYTES} bytes")
         return None
 
-    def _shows_token(self, scope: Scope) -> bool:
+    def _shows_token(self, request: Request) -> bool:
         """Whether this is the address that was printed: it is swapped for a cookie."""
-        if self._token is None or scope["path"] != "/" or scope["method"] != "GET":
-            return False
-        shown = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        return any(_same(text, self._token) for text in shown)
+        at_home = request.method == "GET" and request.scope["path"] == "/"
+        return at_home and any(map(self._is_token, request.query_params.getlist("token")))
 
-    def _knows_token(self, headers: dict[str, bytes]) -> bool:
+    def _knows_token(self, request: Request) -> bool:
+        sent = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return self._is_token(sent) or self._is_token(request.cookies.get(COOKIE, ""))
+
+    def _is_token(self, text: str) -> bool:
         assert self._token is not None
-        sent = headers.get("authorization", b"").decode("latin-1").removeprefix("Bearer ")
-        try:
-            cookie = SimpleCookie(headers.get("cookie", b"").decode("latin-1")).get(COOKIE)
-        except CookieError:
-            cookie = None
-        return _same(sent, self._token) or (cookie is not None and _same(cookie.value, self._token))
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self._token.encode())
 
 
-_NAMES = {name for name, _ in _HEADERS}
-
-
-def _same(text: str, token: str) -> bool:
-    return hmac.compare_digest(text.encode("utf-8", "replace"), token.encode())
-
-
-async def _refuse(send: Send, status: int, line: str) -> None:
-    await _respond(
-        send, status, [(b"content-type", b"application/json")], json.dumps({"error": line}).encode()
-    )
-
-
-async def _redirect(send: Send, token: str, path: str) -> None:
-    cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
-    headers = [(b"location", path.encode()), (b"set-cookie", cookie.encode())]
-    await _respond(send, 303, headers, b"")
-
-
-async def _respond(
-    send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes
-) -> None:
-    length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-    await send({"type": "http.response.body", "body": body})
+def _refusal(status: int, line: str) -> JSONResponse:
+    return JSONResponse({"error": line}, status)

@@ -21,29 +21,22 @@ _SPEAK_EVERY = 15.0  # a sign of life, so that a lost connection is noticed
 _GOES_ON = ("running", "waiting", "paused")
 
 
-class Listeners:
-    """How many listen now: each holds a connection."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def check(self) -> None:
-        """Refuse one too many."""
-        if self.count >= MOST_LISTENERS:
-            raise VeilmapError(f"{MOST_LISTENERS} pages follow runs already: close some")
+def check_listeners(service: Service) -> None:
+    """Refuse one too many: each holds a connection."""
+    if service.listeners >= MOST_LISTENERS:
+        raise VeilmapError(f"{MOST_LISTENERS} pages follow runs already: close some")
 
 
-async def follow(service: Service, run: str, listeners: Listeners) -> AsyncIterator[str]:
+async def follow(service: Service, run: str) -> AsyncIterator[str]:
     """Events until the run has ended; rows are sent once."""
     sent, before, quiet = 0, None, 0.0
-    listeners.count += 1
+    service.listeners += 1
     try:
         while True:
             try:
                 progress = await run_in_threadpool(_progress, service, run, sent)
             except VeilmapError as error:  # its folder is gone
-                gone = schema.Progress("unreadable", 0, 0, str(error), [])
-                yield _event("end", gone)
+                yield _event("end", schema.Progress("unreadable", 0, 0, str(error), []))
                 return
             ended = progress.state not in _GOES_ON
             if ended or progress.rows or progress.state != before:
@@ -58,15 +51,14 @@ async def follow(service: Service, run: str, listeners: Listeners) -> AsyncItera
                 yield ": still here\n\n"
                 quiet = 0.0
     finally:
-        listeners.count -= 1
+        service.listeners -= 1
 
 
 def _progress(service: Service, run: str, sent: int) -> schema.Progress:
     head = service.summary(run)
-    rows = []
-    if head.played:
-        rows = views.history_rows(service.library.open(run).history()[sent:])
-    return schema.Progress(head.state, head.played, head.rounds, head.problem, rows, head.study)
+    rows = service.library.open(run).history()[sent:] if head.played else []
+    shown = views.history_rows(rows)
+    return schema.Progress(head.state, head.played, head.rounds, head.problem, shown, head.study)
 
 
 def _event(name: str, progress: schema.Progress) -> str:

@@ -67,9 +67,8 @@ class Jobs:
 
     def of_run(self, run: str, kind: JobKind) -> Job | None:
         """The newest job of a kind for a run."""
-        return next(
-            (job for job in reversed(self.all()) if (job.run, job.kind) == (run, kind)), None
-        )
+        newest = reversed(self.all())
+        return next((job for job in newest if (job.run, job.kind) == (run, kind)), None)
 
     def submit(
         self,
@@ -124,18 +123,14 @@ class Jobs:
                     job.state, job.problem = "failed", f"it cannot be started: {error}"
                     continue
             with log:
-                self._watch(job, log)
+                code = job.process.wait()
+                with self._changed:
+                    if job.state == "running":  # nobody stopped it
+                        job.state = "done" if code == 0 else "failed"
+                        job.problem = None if code == 0 else _last_line(log, code)
 
     def _next(self) -> Job | None:
         return next((job for job in self._jobs if job.state == "waiting"), None)
-
-    def _watch(self, job: Job, log: IO[bytes]) -> None:
-        assert job.process is not None
-        code = job.process.wait()
-        with self._changed:
-            if job.state == "running":  # nobody stopped it
-                job.state = "done" if code == 0 else "failed"
-                job.problem = None if code == 0 else _last_line(log, code)
 
 
 class Preparation:

@@ -40,13 +40,11 @@ class ServedRun(OpenRun):
     @cached_property
     def buildings(self) -> tuple[Building, ...]:
         """Footprints to draw the map on."""
-        own = self.source.buildings if self.source else None
-        file = self._footprints or own
+        file = self._footprints or (self.source.buildings if self.source else None)
         if file is None:
             return tuple(self.scene.buildings) if self.scene else ()
         try:
-            # How high they are does not matter for outlines.
-            crs = self.radio_map().grid.crs
+            crs = self.radio_map().grid.crs  # of outlines the height does not matter
             return read_footprints(file, crs, default_height=1.0).buildings
         except VeilmapError:
             if self._footprints is not None:
@@ -116,7 +114,7 @@ class Library:
         """The folder behind an id, whether or not it is there yet."""
         path = self._known(run)
         if path is None:
-            self._found()  # folders that have just appeared get their ids
+            self.runs()  # folders that have just appeared get their ids
             path = self._known(run)
         if path is None:
             raise NoSuchRunError(f"there is no run {run!r} here")
@@ -157,15 +155,10 @@ class Library:
         return [*names, *(name.removesuffix(SUFFIX) for name in names)]  # a study keeps its name
 
     def _found(self) -> list[Path]:
-        """Folders of runs, each once; those that have just appeared get an id."""
-        found: dict[Path, None] = {}
-        for place in self._places:
-            for path in (place, *_children(place)):
-                if (path / "config.json").is_file():
-                    found.setdefault(path.resolve())
-        for path in found:
-            self.id_of(path)
-        return list(found)
+        """Folders of runs, each once."""
+        paths = (path for place in self._places for path in (place, *_children(place)))
+        runs = (path.resolve() for path in paths if (path / "config.json").is_file())
+        return list(dict.fromkeys(runs))
 
 
 def _children(place: Path) -> list[Path]:

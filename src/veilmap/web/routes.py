@@ -3,7 +3,7 @@
 import math
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Path as InPath
@@ -16,21 +16,18 @@ from veilmap.auditing.exposure import Knobs
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms import MECHANISMS
 from veilmap.reports.exposures import comparable
-from veilmap.runs.command import model_options
+from veilmap.runs.command import NewTraining, model_options
 from veilmap.runs.source import Source
 from veilmap.web import events, schema, views
-from veilmap.web.commands import NewTraining
 from veilmap.web.library import ServedRun
 from veilmap.web.service import Service
 
 looking = APIRouter()
 doing = APIRouter()
 
-_LARGEST = 1e7  # of numbers: no coordinate on Earth is larger
 _CELL_SIZE = 3.0  # of synthetic cities
 
 RunId = Annotated[str, InPath(max_length=200)]
-Number = Annotated[float, Query(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)]
 
 
 class _Packed(Response):
@@ -102,12 +99,11 @@ def run_history(opened: TheRun) -> schema.History:
     response_class=_Events,
     responses=_holding(schema.ProgressEvent, 'Events "progress", then one "end"'),
 )
-async def run_events(request: Request, service: TheService, run: RunId) -> _Events:
+async def run_events(service: TheService, run: RunId) -> _Events:
     """Rounds as they are played."""
-    listeners = request.app.state.listeners
     await run_in_threadpool(service.summary, run)  # refuses a run that is not there
-    listeners.check()
-    return _Events(events.follow(service, run, listeners))
+    events.check_listeners(service)
+    return _Events(events.follow(service, run))
 
 
 @looking.get("/runs/{run}/buildings")
@@ -118,26 +114,11 @@ def run_buildings(opened: TheRun) -> schema.Buildings:
     return schema.Buildings([[(round(x, 2), round(y, 2)) for x, y, *_ in ring] for ring in rings])
 
 
-def _layer_request(
-    layer: schema.LayerName = "gain",
-    of: Literal["learned", "true", "error"] = "learned",
-    x: Number | None = None,
-    y: Number | None = None,
-    z: Number | None = None,
-    station: Annotated[str | None, Query(max_length=200)] = None,
-    altitude: Annotated[float, Query(ge=0, le=10_000, allow_inf_nan=False)] = 1.5,
-) -> views.LayerRequest:
-    place = None if x is None or y is None or z is None else (x, y, z)
-    return views.LayerRequest(layer, of, place, station, altitude)
-
-
-ALayerRequest = Annotated[views.LayerRequest, Depends(_layer_request)]
+ALayerRequest = Annotated[views.LayerRequest, Depends()]
 
 
 @looking.get(
-    "/runs/{run}/layer",
-    response_class=_Packed,
-    responses=_holding(schema.LayerHeader, _PACKED),
+    "/runs/{run}/layer", response_class=_Packed, responses=_holding(schema.LayerHeader, _PACKED)
 )
 def run_layer(opened: TheRun, wanted: ALayerRequest) -> _Packed:
     """A layer over the map's cells, or over larger ones where it has very many."""
@@ -162,9 +143,9 @@ def run_geotiff(run: RunId, opened: TheRun, wanted: ALayerRequest) -> FileRespon
 
 
 def _knobs(
-    noise_budget: Number = Knobs.noise_budget,
-    tradeoff: Number = Knobs.tradeoff,
-    clip: Number = Knobs.clip,
+    noise_budget: schema.Number = Knobs.noise_budget,
+    tradeoff: schema.Number = Knobs.tradeoff,
+    clip: schema.Number = Knobs.clip,
     power: Annotated[str, Query(max_length=20, pattern=r"^(inf|\d{1,3}(\.\d{1,3})?)$")] = "2",
 ) -> Knobs:
     exponent = math.inf if power == "inf" else float(power)
@@ -176,12 +157,10 @@ def _knobs(
 
 
 @looking.get(
-    "/runs/{run}/seen",
-    response_class=_Packed,
-    responses=_holding(schema.SeenHeader, _PACKED),
+    "/runs/{run}/seen", response_class=_Packed, responses=_holding(schema.SeenHeader, _PACKED)
 )
 def run_seen(
-    request: Request,
+    service: TheService,
     opened: TheRun,
     knobs: Annotated[Knobs, Depends(_knobs)],
     user: Annotated[str, Query(max_length=200)],
@@ -189,10 +168,9 @@ def run_seen(
     summed: Annotated[bool, Query(alias="sum")] = False,
 ) -> _Packed:
     """What the server receives of one user in one round, and where attacks look."""
-    number = round_number - 1
-    body = views.seen(opened, user, number, knobs, summed=summed)
+    body = views.seen(opened, user, round_number - 1, knobs, summed=summed)
     if comparable(opened.radio_map().grid):
-        request.app.state.preparing.begin(opened.witness(), number)
+        service.preparing.begin(opened.witness(), round_number - 1)
     return _Packed(body)
 
 
@@ -227,28 +205,25 @@ def start_run(service: TheService, wanted: schema.NewRun) -> schema.RunSummary:
     plan = NewTraining(
         source, wanted.mechanism, wanted.options, wanted.rounds, wanted.seed, wanted.sums, extras
     )
-    return service.summary(service.start(plan))
+    return service.start(plan)
 
 
 @doing.post("/runs/{run}/pause")
 def pause_run(service: TheService, run: RunId) -> schema.RunSummary:
     """Interrupt a run that was started here; it can go on."""
-    service.pause(run)
-    return service.summary(run)
+    return service.pause(run)
 
 
 @doing.post("/runs/{run}/resume", status_code=202)
 def resume_run(service: TheService, run: RunId) -> schema.RunSummary:
     """Let an interrupted run go on."""
-    service.resume(run)
-    return service.summary(run)
+    return service.resume(run)
 
 
 @doing.post("/runs/{run}/stop")
 def stop_run(service: TheService, run: RunId) -> schema.RunSummary:
     """End a run that was started here; what it learned stays."""
-    service.stop(run)
-    return service.summary(run)
+    return service.stop(run)
 
 
 @doing.post("/runs/{run}/audit", status_code=202)

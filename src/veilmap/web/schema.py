@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from fastapi import Query
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,6 +20,9 @@ JobKind = Literal["train", "audit", "replicas"]
 LayerName = Literal["gain", "los", "best-server", "heights", "uncertainty"]
 SchemeName = Literal["no noise", "uniform", "aligned", "sent"]
 MechanismName = Literal["none", "uniform", "aligned", "aggregate"]
+
+_LARGEST = 1e7  # of numbers: no coordinate on Earth is larger
+Number = Annotated[float, Query(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)]
 
 
 class _Answer:

@@ -12,14 +12,15 @@ from typing import Any
 
 from veilmap.errors import PrivacyError, RunFolderError, VeilmapError
 from veilmap.federation.study import unpublished
-from veilmap.reports import label_of
+from veilmap.reports.audits import label_of
+from veilmap.runs.command import NewTraining
 from veilmap.web import schema, views
-from veilmap.web.commands import NewTraining
-from veilmap.web.jobs import Job, Jobs
+from veilmap.web.jobs import Job, Jobs, Preparation
 from veilmap.web.library import Library, NoSuchRunError, ServedRun
 from veilmap.web.schema import known
 
 _REPLICAS = 5
+_NOTHING_TO_STOP = "nothing to stop: this run does not go on, or was started elsewhere"
 _FRESH = 60.0  # seconds: a history that changed since then belongs to a run that goes on
 
 
@@ -29,6 +30,8 @@ class Service:
     def __init__(self, library: Library, jobs: Jobs) -> None:
         self.library = library
         self.jobs = jobs
+        self.preparing = Preparation()
+        self.listeners = 0
         self._plans: dict[str, NewTraining] = {}
         self._paused: set[str] = set()
         self._starting = threading.Lock()
@@ -82,34 +85,37 @@ class Service:
 
     # ---- training
 
-    def start(self, plan: NewTraining) -> str:
-        """Put a new run into the queue; its id."""
+    def start(self, plan: NewTraining) -> schema.RunSummary:
+        """Put a new run into the queue."""
         plan.mechanism_checked()
         with self._starting:  # or two of the same name would find the same folder free
             path = self.library.free_folder(plan.name)
             run = self.library.id_of(path)
             self._submit(run, path, plan)
             self._plans[run] = plan
-        return run
+        return self.summary(run)
 
-    def pause(self, run: str) -> None:
+    def pause(self, run: str) -> schema.RunSummary:
         """Interrupt a run after its last checkpoint; it can go on."""
         self.summary(run)  # refuses one that is not there
-        job = self._job_of(run)
+        job = self.jobs.of_run(run, "train")
+        if job is None or not job.alive:
+            raise RunFolderError(_NOTHING_TO_STOP)
         self._paused.add(run)
         self.jobs.stop(job)
+        return self.summary(run)
 
-    def stop(self, run: str) -> None:
+    def stop(self, run: str) -> schema.RunSummary:
         """End a run; what it learned so far stays."""
         self.summary(run)
         self._paused.discard(run)
         job = self.jobs.of_run(run, "train")
         if job is None or job.state == "failed":
-            self._job_of(run)
-        elif job.alive:
-            self.jobs.stop(job)
+            raise RunFolderError(_NOTHING_TO_STOP)
+        self.jobs.stop(job)  # nothing where it has ended
+        return self.summary(run)
 
-    def resume(self, run: str) -> None:
+    def resume(self, run: str) -> schema.RunSummary:
         """Let an interrupted run go on."""
         state = self.summary(run).state
         if state not in ("paused", "stopped"):
@@ -120,6 +126,7 @@ class Service:
             )
         self._paused.discard(run)
         self._submit(run, self.library.path_of(run), self._plans[run])
+        return self.summary(run)
 
     def _submit(self, run: str, path: Path, plan: NewTraining) -> None:
         again = ["--resume"] if (path / "config.json").is_file() else []
@@ -131,14 +138,6 @@ class Service:
             return len(opened.history()) / opened.config.rounds
         except VeilmapError:
             return None
-
-    def _job_of(self, run: str) -> Job:
-        job = self.jobs.of_run(run, "train")
-        if job is None or not job.alive:
-            raise RunFolderError(
-                "nothing to stop: this run does not go on, or was started elsewhere"
-            )
-        return job
 
     # ---- attacking
 

@@ -8,15 +8,14 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilmap._util.extras import require
 from veilmap.auditing.exposure import Knobs
 from veilmap.errors import ConfigurationError
+from veilmap.runs.command import NewTraining
 from veilmap.runs.source import Source
-from veilmap.web.commands import NewTraining
 
 if TYPE_CHECKING:
     from veilmap.web.jobs import Jobs
@@ -26,37 +25,11 @@ DEFAULT_PORT = 8765
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where to listen, and the access token there.
-
-    Attributes
-    ----------
-    host : str
-    port : int or None
-        None for the usual one, or another where that is taken; 0 for any.
-    token : str or None
-        Generated where one is required and none is given.
-    """
-
-    host: str = "127.0.0.1"
-    port: int | None = None
-    token: str | None = None
-
-    @property
-    def on_loopback(self) -> bool:
-        """Whether only this host can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-
 def serve(
     places: Sequence[Path],
-    address: Address,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    token: str | None = None,
     *,
     new_runs: Path,
     buildings: Path | None = None,
@@ -65,8 +38,9 @@ def serve(
 ) -> None:
     """Serve the page until it is interrupted; parameters as in `Library`.
 
-    If there is no run in all places, a demo run is started. ``on_ready`` is called with the
-    page's address once it can be opened.
+    The port is by default the usual one, or another where that is taken; 0 takes any. A token is
+    generated where one is required and none is given. If there is no run in all places, a demo
+    run is started. ``on_ready`` is called with the page's address once it can be opened.
     """
     require_server()
     import uvicorn
@@ -76,13 +50,13 @@ def serve(
     from veilmap.web.library import Library
     from veilmap.web.service import Service
 
-    if address.token is not None and not _TOKEN.fullmatch(address.token):
+    if token is not None and not _TOKEN.fullmatch(token):
         raise ConfigurationError(
             "token must consist of letters, digits, - and _: it is part of an address", "token"
         )
-    token = address.token or (None if address.on_loopback else secrets.token_urlsafe(24))
-    with _listening(address) as listener, tempfile.TemporaryDirectory(prefix="veilmap-") as folder:
-        work = Path(folder)
+    token = token or (None if _on_loopback(host) else secrets.token_urlsafe(24))
+    with _listening(host, port) as listener, tempfile.TemporaryDirectory(prefix="veilmap-") as name:
+        work = Path(name)
         service = Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
         config = uvicorn.Config(
             create_app(service, token), log_level="warning", access_log=False, server_header=False,
@@ -92,7 +66,7 @@ def serve(
         with _ended_by_signals(service.jobs):
             if not service.library.runs():
                 service.start(_demo())
-            on_ready(_url(address.host, listener.getsockname()[1], token))
+            on_ready(_url(host, listener.getsockname()[1], token))
             uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -122,15 +96,23 @@ def _demo() -> NewTraining:
     )  # fmt: skip
 
 
-def _listening(address: Address) -> socket.socket:
+def _on_loopback(host: str) -> bool:
+    """Whether only this host can reach what listens there."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, wanted: int | None) -> socket.socket:
     """A socket that listens, or one line that says why there is none."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    wanted = [DEFAULT_PORT, 0] if address.port is None else [address.port]
-    for port in wanted:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    ports = [DEFAULT_PORT, 0] if wanted is None else [wanted]
+    for port in ports:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((address.host, port))
+            listener.bind((host, port))
         except OSError as error:
             listener.close()
             problem = error
@@ -138,7 +120,7 @@ def _listening(address: Address) -> socket.socket:
         listener.listen(256)
         return listener
     raise ConfigurationError(
-        f"cannot listen on {address.host}:{wanted[0]}: {problem.strerror}; name another port"
+        f"cannot listen on {host}:{ports[0]}: {problem.strerror}; name another port"
         " (0 takes a free one)",
         "port",
     )

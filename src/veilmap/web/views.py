@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from fastapi import Query
 
 from veilmap import layers
 from veilmap._util.options import options_of
@@ -19,7 +20,7 @@ from veilmap.layers.layer import centres
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import promise
 from veilmap.privacy.mechanisms import Mechanism
-from veilmap.reports import label_of, marked
+from veilmap.reports.audits import label_of, marked
 from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
 from veilmap.scenes.scene import Scene
@@ -56,29 +57,32 @@ _SCHEMES: dict[schema.SchemeName, str] = {
 class LayerRequest:
     """A layer that somebody asks for, ``of`` the "learned" map, the "true" one or the "error".
 
-    Its base station is a new one at a ``place`` (x, y, z), or one of the run's by its id;
-    ``altitude`` is that of receivers, in metres.
+    Its base station is a new one at a place, or one of the run's by its id; ``altitude`` is that
+    of receivers, in metres.
     """
 
-    layer: schema.LayerName
-    of: str
-    place: tuple[float, float, float] | None
-    station: str | None
-    altitude: float
+    layer: schema.LayerName = "gain"
+    of: Literal["learned", "true", "error"] = "learned"
+    x: schema.Number | None = None
+    y: schema.Number | None = None
+    z: schema.Number | None = None
+    station: Annotated[str | None, Query(max_length=200)] = None
+    altitude: Annotated[float, Query(ge=0, le=10_000, allow_inf_nan=False)] = 1.5
+
+    @property
+    def place(self) -> tuple[float, float, float] | None:
+        """Where a new base station is."""
+        x, y, z = self.x, self.y, self.z
+        return None if x is None or y is None or z is None else (x, y, z)
 
 
 def declared_options(mechanism: type[Mechanism]) -> list[schema.OptionInfo]:
     """The options of a mechanism for a form."""
-    return [
-        schema.OptionInfo(
-            name,
-            one.help,
-            one.default,
-            known(max(one.above, one.least)),
-            known(min(one.below, one.most)),
-        )
-        for name, one in options_of(mechanism).items()
-    ]
+    infos = []
+    for name, one in options_of(mechanism).items():
+        least, most = max(one.above, one.least), min(one.below, one.most)
+        infos.append(schema.OptionInfo(name, one.help, one.default, known(least), known(most)))
+    return infos
 
 
 # ---- a run
@@ -109,16 +113,13 @@ def detail(run: ServedRun, head: schema.RunSummary) -> schema.RunDetail:
         raise RunFolderError(head.problem or "this run cannot be read")
     places, ids = run.stations
     config = run.config
+    used = to_plain(config.mechanism)
     return schema.RunDetail(
         **asdict(head),
         grid=_grid_info(run.radio_map().grid),
         stations=[schema.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)],
         layers=[_info(run, name) for name in _TITLES],
-        mechanism={
-            name: value
-            for name, value in to_plain(config.mechanism).items()
-            if not isinstance(value, dict)
-        },
+        mechanism={key: value for key, value in used.items() if not isinstance(value, dict)},
         server_sees=config.server_sees,
         promise=promise(config.mechanism, run.spent(), config.seed).words,
         kept=[number + 1 for number in run.attackable_rounds()],
@@ -127,7 +128,7 @@ def detail(run: ServedRun, head: schema.RunSummary) -> schema.RunDetail:
         measured=run.data is not None,
         has_buildings=bool(run.buildings),
         command=run.command,
-    )  # fmt: skip
+    )
 
 
 def _grid_info(grid: Grid) -> schema.GridInfo:
@@ -197,7 +198,7 @@ def layer(run: ServedRun, request: LayerRequest, *, whole: bool = False) -> Laye
             f"{request.layer} needs one base station: its id, or x, y and z", "station"
         )
     if request.layer not in _PER_STATION:
-        request = replace(request, place=None, station=None)
+        request = replace(request, x=None, y=None, z=None, station=None)
     if request.of != "learned" and (run.scene is None or request.layer not in _COMPARABLE):
         unknown = f"nobody knows the true {_TITLES[request.layer].lower()} of this run"
         raise RunFolderError(run.withheld or unknown)
