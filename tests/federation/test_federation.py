@@ -173,12 +173,12 @@ def test_uneven_users_at_several_places_with_dropouts_train(town):
 
 def test_groups_that_take_turns_are_asked_equally_often(town):
     crowd = vm.Participation(share=1 / 3, in_turns=True)
-    turnouts = [crowd.draw(7, number, 20).invited for number in range(6)]
+    turnouts = [crowd.draw(7, number, range(20)).invited for number in range(6)]
     # Every user once in three rounds, always with the same others.
     np.testing.assert_array_equal(np.sum(turnouts[:3], axis=0), np.ones(20))
     np.testing.assert_array_equal(turnouts[:3], turnouts[3:])
     assert {int(turnout.sum()) for turnout in turnouts} == {6, 7}
-    assert not np.array_equal(turnouts[0], crowd.draw(8, 0, 20).invited)
+    assert not np.array_equal(turnouts[0], crowd.draw(8, 0, range(20)).invited)
     assert (crowd.rounds_each(6), crowd.rounds_each(7)) == (2, 3)
     scene, data = town
     run = vm.train(data, scene.grid, rounds=6, seed=0, participation=crowd)
@@ -187,7 +187,7 @@ def test_groups_that_take_turns_are_asked_equally_often(town):
 
 def test_groups_stay_the_same_without_a_seed():
     crowd = vm.Participation(share=1 / 4, in_turns=True)
-    turnouts = [crowd.draw(None, number, 40).invited for number in range(4)]
+    turnouts = [crowd.draw(None, number, range(40)).invited for number in range(4)]
     np.testing.assert_array_equal(np.sum(turnouts, axis=0), np.ones(40))
 
 

@@ -270,7 +270,9 @@ def test_a_run_that_has_opened_nothing_yet_has_a_ledger_that_says_so(town, tmp_p
     }
     # A seed whose first round too few answer.
     seed = next(
-        seed for seed in range(100) if options["participation"].draw(seed, 0, 12).answers.sum() < 6
+        seed
+        for seed in range(100)
+        if options["participation"].draw(seed, 0, range(12)).answers.sum() < 6
     )
 
     def stop(row):

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 import veilmap as vm
 from refusals import refused
 from veilmap.errors import ConfigurationError
-from veilmap.federation.client import Clients
+from veilmap.federation.client import Clients, can_add_up
 from veilmap.federation.engine import LocalExchange
 from veilmap.federation.messages import Broadcast
 from veilmap.federation.participation import Participation
 from veilmap.federation.server import RoundSum
-from veilmap.federation.summing import can_add_up
 from veilmap.geometry.tiling import Tiles
 from veilmap.model.gradients import gradients_of
 from veilmap.privacy.mechanisms import fitting
@@ -60,9 +59,8 @@ def one_by_one(data, mechanism, broadcast):
 
 def added_up(data, mechanism, broadcast, share=1.0):
     total = RoundSum(broadcast, math.inf)
-    users = data.users.tolist()
-    turnout = Participation(share).draw(5, 2, len(users))
-    LocalExchange(data, mechanism, 7).collect(total, users, turnout, None)
+    turnout = Participation(share).draw(5, 2, data.users.tolist())
+    LocalExchange(data, mechanism, 7).collect(total, turnout)
     return total
 
 

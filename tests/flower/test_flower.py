@@ -241,13 +241,14 @@ def test_a_node_that_joins_while_users_are_chosen_shifts_nobody(town):
     exchange = exchange_of(grid)
     users = exchange.users()
     grid.handlers[100] = joins
-    turnout = Turnout(np.arange(8) < 2, 0, 0)
+    first_two = np.arange(len(users)) < 2
+    turnout = Turnout(users, first_two, first_two)
     plan = training(town)
     server = Server(
         plan.config.step, plan.config.step.start(plan.config.grid), 4, ALIGNED, "uploads"
     )
-    total = server.open_round([turnout.asked])
-    exchange.collect(total, users, turnout, None)
+    total = server.open_round([2])
+    exchange.collect(total, turnout)
     assert total.clients == [1, 2]
 
 

@@ -13,7 +13,7 @@ from refusals import refused
 from veilmap import layers
 from veilmap.data.antennas import Antennas
 from veilmap.errors import ConfigurationError, DataError, RunFolderError
-from veilmap.federation.config import FORMAT, RunConfig
+from veilmap.federation.config import FORMAT
 from veilmap.federation.run_folder import RunFolder
 from veilmap.model.field import Field
 from veilmap.model.offsets import Offsets
@@ -115,14 +115,13 @@ def test_a_run_keeps_its_stations_with_their_ids(runs):
 
 
 def test_places_come_back_to_the_bit_and_no_station_is_none(tmp_path):
-    config = RunConfig(GRID, vm.NoNoise(), "uploads", 1, 0, vm.PlainDescent(), vm.Participation())
     folder, stations = RunFolder(tmp_path), np.random.default_rng(0).normal(size=(4, 3)) * 1e6
     ids = (3, 'quo"te', "new\nline", "ünï")
-    folder.start(config, (stations, ids))
+    folder.save_stations((stations, ids))
     found, names = folder.base_stations()
     np.testing.assert_array_equal(found, stations)
     assert names == tuple(map(str, ids))
-    folder.start(config, (np.zeros((0, 3)), ()))
+    folder.save_stations((np.zeros((0, 3)), ()))
     assert (folder.base_stations()[0].shape, folder.base_stations()[1]) == ((0, 3), ())
 
 

@@ -157,8 +157,8 @@ def every_purpose(seed):
     data = city.measure(8, 3, seed=seed, shadowing_db=4.0)
     list(city.measure_in_parts(3, users_per_part=1, links_per_user=1, seed=seed))
     for number in range(4):
-        vm.Participation().draw(seed, number, 8)
-    vm.Participation(share=0.5, in_turns=True).draw(seed, 4, 8)
+        vm.Participation().draw(seed, number, range(8))
+    vm.Participation(share=0.5, in_turns=True).draw(seed, 4, range(8))
     list(compare.few_links(data, 10, 2, seed=seed))
 
 

@@ -100,11 +100,11 @@ def enrol(key: Path = argument("File for the node's private key.", metavar="KEY"
     roster, and KEY.account.json, what the node has spent of its ε.
     """
     flower.require()
-    from veilmap.flower.deploy import layout
+    from veilmap.flower.secagg import enrolment
 
     public, account = (key.with_name(key.name + end) for end in (".pub", ".account.json"))
     writable_folder(key.parent)
-    layout.enrol(key, account)
+    enrolment.enrol(key, account)
     console.print(
         f"Wrote {key}, {public} and {account}. Send {public} to whoever writes the roster, and name"
         " the other two in the node's configuration",

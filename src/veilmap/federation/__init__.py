@@ -4,10 +4,9 @@ from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.model import Model
 from veilmap.federation.participation import Participation
-from veilmap.federation.priors import FlatPieces, OpenGround
 from veilmap.federation.rounds import InProcess, Recording
 from veilmap.federation.run import Run
-from veilmap.federation.steps import NoiseAwareStep, PlainDescent
+from veilmap.federation.steps import FlatPieces, NoiseAwareStep, OpenGround, PlainDescent
 from veilmap.federation.training import train
 from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
 

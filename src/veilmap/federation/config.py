@@ -4,10 +4,10 @@
 guarantee: this module alone writes and reads both, for every engine.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from veilmap.federation.model import Calibrated, Model
 from veilmap.federation.participation import Participation
 from veilmap.federation.public import Public
 from veilmap.federation.steps import StepRule
-from veilmap.federation.transcript import ServerSees
+from veilmap.federation.transcript import ServerSees, checked_sees
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
 from veilmap.privacy.accounting import has_guarantee
@@ -35,9 +35,7 @@ FORMAT = 8
 RUN, STUDY = "config.json", "study.json"
 
 # What a stranger's file may raise where it is read: nested too deep, a folder, no such thing.
-_DAMAGED = (
-    VeilmapError, AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError,
-)  # fmt: skip
+_DAMAGED = (VeilmapError, AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError)
 
 _USERS_PER_DIGEST = 1000
 
@@ -59,7 +57,7 @@ class Fingerprint:
     @classmethod
     def of(cls, data: Crowd) -> "Fingerprint":
         """The same for a table and for a folder that holds it in parts."""
-        digest = hashlib.sha256()
+        digest = sha256()
         for links in data.blocks(_USERS_PER_DIGEST):
             for values in (links.offsets, links.user_xyz, links.bs_xyz, links.gain_db):
                 digest.update(np.ascontiguousarray(values).tobytes())
@@ -73,22 +71,9 @@ class Fingerprint:
 @plain
 @dataclass(frozen=True)
 class RunConfig:
-    """All that decides a run's result, and where its data came from.
+    """All that decides a run's result, as `train` takes it, and where its data came from.
 
-    Parameters
-    ----------
-    grid, mechanism, server_sees, rounds, seed, participation, tiling
-        As `train` takes them, with the noise of the mechanism fixed.
-    step : StepRule or mapping
-        The rule of all rounds; one of a caller's own is read back as its description.
-    offset_stations, offset_devices : tuples of ids
-        Whose offsets are learned.
-    buildings, antennas : str, optional
-        Digests of the public heights and antenna patterns that the map starts from.
-    data : Fingerprint, optional
-        None where the users take part from nodes of their own.
-    source : mapping, optional
-        Where the measurements are, as `veilmap.runs.source.Source` describes it.
+    The mechanism's noise is fixed; a caller's own step rule is read back as its description.
     """
 
     grid: Grid
@@ -96,21 +81,19 @@ class RunConfig:
     server_sees: ServerSees
     rounds: int
     seed: int | None
-    step: StepRule | Mapping[str, Any]
+    step: StepRule | Mapping[str, Any]  # of all rounds
     participation: Participation
     tiling: Tiling | None = None
-    offset_stations: tuple[Id, ...] = ()
+    offset_stations: tuple[Id, ...] = ()  # whose offsets are learned
     offset_devices: tuple[Id, ...] = ()
-    buildings: str | None = None
-    antennas: str | None = None
-    data: Fingerprint | None = None
+    buildings: str | None = None  # digest of the public heights that the map starts from
+    antennas: str | None = None  # digest of its antenna patterns
+    data: Fingerprint | None = None  # None where users take part from nodes of their own
+    # Where the measurements are, as `veilmap.runs.source.Source` describes it.
     source: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.server_sees not in ("uploads", "sums"):
-            raise ConfigurationError(
-                f"server_sees is 'uploads' or 'sums', not {self.server_sees!r}", "server_sees"
-            )
+        checked_sees(self.server_sees)
         for name, kind in _KINDS.items():
             if not isinstance(getattr(self, name), kind):
                 raise DataError(f"the {name} of a run cannot be {getattr(self, name)!r}")
@@ -140,14 +123,13 @@ class RunConfig:
 
     def knowing(self, public: Public) -> "RunConfig":
         """The same, with what of public facts decides the result."""
-        known, antennas = public.offsets, public.antennas
-        heights = public.heights
+        heights, antennas = public.heights, public.antennas
         return replace(
             self,
-            offset_stations=tuple(known.stations),
-            offset_devices=tuple(known.devices),
-            buildings=None if heights is None else _digest(heights.tobytes()),
-            antennas=None if antennas is None else _digest(antennas.as_text().encode()),
+            offset_stations=tuple(public.offsets.stations),
+            offset_devices=tuple(public.offsets.devices),
+            buildings=None if heights is None else sha256(heights.tobytes()).hexdigest(),
+            antennas=None if antennas is None else sha256(antennas.as_text().encode()).hexdigest(),
         )
 
     def published(self) -> "RunConfig":
@@ -161,29 +143,22 @@ class RunConfig:
 
         Antennas are part of the data: the run's map has those it was trained with.
         """
+        missing = "which its folder does not hold"
         if self.buildings is not None:
-            raise ConfigurationError(
-                "the run started from buildings, which its folder does not hold"
-            )
+            raise ConfigurationError(f"the run started from buildings, {missing}")
         if isinstance(self.step, Mapping):
-            raise ConfigurationError(
-                "the run has a step rule of its own, which its folder does not hold"
-            )
+            raise ConfigurationError(f"the run has a step rule of its own, {missing}")
         learned = {"stations": self.offset_stations, "devices": self.offset_devices}
         calibrated = [cast("Calibrated", name) for name, ids in learned.items() if ids]
-        return {
-            "tiling": self.tiling,
-            "mechanism": self.mechanism,
-            "rounds": self.rounds,
-            "server_sees": self.server_sees,
-            "participation": self.participation,
-            "model": Model(step=self.step, calibrate=calibrated),
-        }
+        names = ("tiling", "mechanism", "rounds", "server_sees", "participation")
+        model = Model(step=self.step, calibrate=calibrated)
+        return {name: getattr(self, name) for name in names} | {"model": model}
 
     def differences(self, other: "RunConfig") -> list[str]:
         """What would make another result, one short phrase each; data may have moved."""
-        old, new = (_as_json(replace(one, source=None)) for one in (self, other))
-        return differences(old, new)
+        sides = (to_plain(replace(one, source=None)) for one in (self, other))
+        # As they are read back: numpy's numbers and tuples are JSON's.
+        return differences(*(json.loads(json.dumps(side)) for side in sides))
 
     def save(self, folder: Path, name: str = RUN) -> None:
         """Write it into a folder."""
@@ -239,12 +214,3 @@ _KINDS: dict[str, Any] = {
     "antennas": str | None,
     "data": Fingerprint | None,
 }
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _as_json(config: RunConfig) -> dict[str, Any]:
-    """As it is read back: numpy's numbers and tuples are JSON's."""
-    return cast("dict[str, Any]", json.loads(json.dumps(to_plain(config))))

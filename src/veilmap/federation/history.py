@@ -15,59 +15,31 @@ class HistoryRow:
     """One round. Loss, norms and noise are known to a study, not to a real server.
 
     Of a run with a guarantee only what `published` leaves is written to its folder.
-
-    Attributes
-    ----------
-    round : int
-        From 0.
-    loss : float
-        F over the users who answered, before the step, in dB².
-    mae_db : float
-        On test data after the step; NaN where it was not measured.
-    gradient_norm : float
-        Mean of users' ‖g‖ before clipping.
-    clip_share : float
-        Share of users whose gradient was clipped.
-    noise_energy : float
-        Mean over users of Σσ².
-    epsilon : float
-        ε accounted so far for the user who spent most; NaN for mechanisms without a guarantee.
-        With a seed it is what the same run without one would have spent: no promise.
-    clients, dropped, late, refused : int
-        Who answered, who did not, whose answer could not be used.
-    opened : int
-        1, or 0 where too few answered for the sum to be opened.
-    upload_bytes : int
-        What those who answered sent, in bytes.
-    notes : str
-        Who was asked and is missing from the sum, and why, where it is known by name.
-    seconds : float
-        Time the round took.
     """
 
-    round: int
-    loss: float
-    mae_db: float
-    gradient_norm: float
-    clip_share: float
-    noise_energy: float
+    round: int  # from 0
+    loss: float  # F over the users who answered, before the step, in dB²
+    mae_db: float  # on test data after the step; NaN where it was not measured
+    gradient_norm: float  # mean of users' ‖g‖ before clipping
+    clip_share: float  # share of users whose gradient was clipped
+    noise_energy: float  # mean over users of Σσ²
+    # ε accounted so far for the user who spent most; NaN for mechanisms without a guarantee.
+    # With a seed it is what the same run without one would have spent: no promise.
     epsilon: float
-    clients: int
+    clients: int  # who answered
     dropped: int
     late: int
-    refused: int
-    opened: int
-    upload_bytes: int
-    notes: str
+    refused: int  # whose answer could not be used
+    opened: int  # 1, or 0 where too few answered for the sum to be opened
+    upload_bytes: int  # sent by those who answered
+    notes: str  # who was asked and is missing from the sum, and why, where it is known by name
     seconds: float
 
 
 # What comes out of noisy sums, who took part, and public constants. Whatever else a row has, now
 # or later, is measured on data.
-_PUBLISHABLE = {
-    "round", "noise_energy", "epsilon", "clients", "dropped", "late", "refused", "opened",
-    "upload_bytes", "notes",
-}  # fmt: skip
+_PUBLISHABLE = {"round", "noise_energy", "epsilon", "clients", "dropped", "late", "refused"}
+_PUBLISHABLE |= {"opened", "upload_bytes", "notes"}
 
 
 def published(row: HistoryRow, seed: int | None) -> HistoryRow:
@@ -75,9 +47,8 @@ def published(row: HistoryRow, seed: int | None) -> HistoryRow:
 
     With a seed there is no promise, and so no ε.
     """
-    withheld = {field.name for field in fields(row)} - _PUBLISHABLE
-    if seed is not None:
-        withheld |= {"epsilon"}
+    shown = _PUBLISHABLE - (set() if seed is None else {"epsilon"})
+    withheld = {field.name for field in fields(row)} - shown
     return replace(row, **dict.fromkeys(withheld, math.nan))  # type: ignore[arg-type]
 
 

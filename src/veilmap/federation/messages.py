@@ -51,33 +51,20 @@ class Broadcast:
 
 def _within(what: str, values: float | Array, low: float, high: float) -> None:
     """Refuse numbers outside a range, and those that are none."""
-    inside = (np.asarray(values) >= low) & (np.asarray(values) <= high)
-    if not inside.all():
-        worst = np.asarray(values)[~inside].ravel()[0]
+    numbers = np.ravel(values)
+    outside = numbers[~((numbers >= low) & (numbers <= high))]
+    if len(outside):
         raise ConfigurationError(
-            f"the broadcast has a {what} of {worst:g}, not between {low:g} and {high:g}"
+            f"the broadcast has a {what} of {outside[0]:g}, not between {low:g} and {high:g}"
         )
 
 
 @dataclass(frozen=True)
 class Update:
-    """Client to server: one user's protected gradients.
-
-    Attributes
-    ----------
-    client : int or str
-    round : int
-        The broadcast it answers.
-    weight : int
-        Its weight in the mean: J_i, or 1 where the mechanism keeps that to itself.
-    height_gradient : (M,)
-        g̃: what the mechanism made of ∂F_i/∂h.
-    theta_gradient : (P,)
-        What it made of ∂F_i/∂θ; the paper's leave it as it is.
-    """
+    """Client to server: one user's protected gradients."""
 
     client: ClientId
-    round: int
-    weight: int
-    height_gradient: Array = field(repr=False)
-    theta_gradient: Array = field(repr=False)
+    round: int  # of the broadcast it answers
+    weight: int  # in the mean: J_i, or 1 where the mechanism keeps that to itself
+    height_gradient: Array = field(repr=False)  # (M,): g̃, made of ∂F_i/∂h
+    theta_gradient: Array = field(repr=False)  # (P,): made of ∂F_i/∂θ, or the same in the paper

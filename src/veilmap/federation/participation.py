@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from veilmap._util.arrays import Bools, Ints
 from veilmap._util.options import check_options, option
 from veilmap._util.plain import plain
 from veilmap._util.streams import Purpose, stream
@@ -19,17 +17,9 @@ class Participation:
     """A simulated crowd: who is asked, who never answers, who answers too late.
 
     A late answer belongs to a map that has moved on; the server refuses it, so its user
-    counts as missing from the round and takes part again in later ones.
-
-    Parameters
-    ----------
-    share : float
-        Probability that a user is asked in a round.
-    dropout, late : float
-        Probabilities that an asked user never answers, or answers after the round closed.
-    in_turns : bool
-        Users are dealt at random into 1/share groups, which are asked one after the other: so
-        everybody is asked equally often, and pays for no more rounds than that.
+    counts as missing from the round and takes part again in later ones. In turns, users are dealt
+    at random into 1/share groups, which are asked one after the other: so everybody is asked
+    equally often, and pays for no more rounds than that.
     """
 
     share: float = option(1.0, "--share", "Share of users asked each round.", above=0, most=1)
@@ -61,36 +51,33 @@ class Participation:
         """In how many of ``rounds`` rounds a user is at most."""
         return -(-rounds // self.groups)
 
-    def draw(self, seed: int | None, round_number: int, users: int) -> "Turnout":
+    def draw(self, seed: int | None, round_number: int, users: Sequence[ClientId]) -> "Turnout":
         """The turnout of one round; with a seed it depends only on (seed, round)."""
-        asked, fate = stream(seed, Purpose.TURNOUT, round_number).random((2, users))
+        asked, fate = stream(seed, Purpose.TURNOUT, round_number).random((2, len(users)))
         invited = asked < self.share
         if self.in_turns:
-            invited = self._group_of(seed, users) == round_number % self.groups
+            invited = self._group_of(seed, len(users)) == round_number % self.groups
         dropped = invited & (fate < self.dropout)
         late = invited & ~dropped & (fate < self.dropout + self.late)
         answers = invited & ~dropped & ~late
-        return Turnout(answers, int(dropped.sum()), int(late.sum()), invited)
+        return Turnout(users, invited, answers, int(dropped.sum()), int(late.sum()))
 
-    def _group_of(self, seed: int | None, users: int) -> NDArray[np.int64]:
+    def _group_of(self, seed: int | None, users: int) -> Ints:
         """The same in every round; who is with whom is no secret, so that 0 does for a seed."""
         return stream(seed or 0, Purpose.TURNS).permutation(users) % self.groups
 
 
 @dataclass(frozen=True)
 class Turnout:
-    """Who answers in time, how many of the asked do not, and who was asked."""
+    """Who of some users was asked, who of these answers in time, and how many do not."""
 
-    answers: NDArray[np.bool_]
-    dropped: int
-    late: int
-    invited: NDArray[np.bool_] | None = None
+    users: Sequence[ClientId]
+    invited: Bools
+    answers: Bools
+    dropped: int = 0
+    late: int = 0
 
-    def answering(self, users: Sequence[ClientId]) -> list[ClientId]:
-        """Those of ``users``, of whom this turnout is, who answer."""
-        return [user for user, taken in zip(users, self.answers, strict=True) if taken]
-
-    @property
-    def asked(self) -> int:
-        """How many were asked."""
-        return int(self.answers.sum()) + self.dropped + self.late
+    def answering(self, among: slice = slice(None)) -> list[ClientId]:
+        """The users who answer, in their order."""
+        both = zip(self.users[among], self.answers[among], strict=True)
+        return [user for user, taken in both if taken]

@@ -11,6 +11,8 @@ import statistics
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -41,22 +43,13 @@ _TIMED = 5
 
 @dataclass(frozen=True)
 class Curve:
-    """What the map loses: unfinished/T² + linear · x + square · x², in dB.
-
-    Attributes
-    ----------
-    unfinished, linear, square : float
-    most_noise : float
-        The largest x it was fitted to.
-    error_db : float
-        Root-mean-square distance of the trainings it was fitted to.
-    """
+    """What the map loses: unfinished/T² + linear · x + square · x², in dB."""
 
     unfinished: float
     linear: float
     square: float
-    most_noise: float
-    error_db: float
+    most_noise: float  # the largest x it was fitted to
+    error_db: float  # root-mean-square distance of the trainings it was fitted to
 
     def loss_db(self, rounds: int, noise: float) -> float:
         """Above what many rounds without noise reach; infinite beyond what was measured."""
@@ -86,33 +79,31 @@ CURVE = Curve(465.0, 713.0, 4.13e5, 1.69e-3, 0.19)
 
 @dataclass(frozen=True)
 class PrivacyPlan:
-    """Settings for `train`, with what to expect of them.
-
-    Attributes
-    ----------
-    users : int
-    rounds : int
-    participation : Participation
-        Who is asked.
-    mechanism : AggregateGaussian
-        Noise, lattice and bits are fixed.
-    cells, links : int
-        Of the map, and of each user.
-    noise : float
-        x: what is left of the noise in the mean over all rounds, in units of the clip, for a map
-        with as many users a cell as the curve's.
-    loss_db : float
-        What the map is expected to lose to noise and few rounds.
-    """
+    """Settings for `train`, with what to expect of them."""
 
     users: int
     rounds: int
     participation: Participation
-    mechanism: AggregateGaussian
-    cells: int
-    links: int
-    noise: float
-    loss_db: float
+    mechanism: AggregateGaussian  # with noise, lattice and bits fixed
+    cells: int  # of the map
+    links: int  # of each user
+
+    @cached_property
+    def noise(self) -> float:
+        """x: what is left of the noise in the mean over all rounds, in units of the clip.
+
+        On a larger map as many users are spread over more cells: what counts is users a cell, and
+        x is for a map with as many as the curve's.
+        """
+        fixed = self.mechanism
+        share = fixed.share_deviation(self.cells, _PARAMETERS, self.cohort) / fixed.steps
+        left = share / (math.sqrt(self.cohort * self.rounds) * fixed.contribute)
+        return left * (self.cells / CELLS)
+
+    @property
+    def loss_db(self) -> float:
+        """What the map is expected to lose to noise and few rounds."""
+        return CURVE.loss_db(self.rounds, self.noise)
 
     @property
     def cohort(self) -> int:
@@ -257,31 +248,13 @@ def plans(
         raise ConfigurationError(
             f"δ = {wanted.delta:g} is not below 1/N = {1 / users:g}: take less", "delta"
         )
-    return [
-        _planned(users, count, Participation(1 / own, in_turns=own > 1), wanted, cells, links)
-        for count in rounds
-        for own in groups
-        if users // own >= 2
-    ]
-
-
-def _planned(
-    users: int,
-    rounds: int,
-    participation: Participation,
-    wanted: AggregateGaussian,
-    cells: int,
-    links: int,
-) -> PrivacyPlan:
-    cohort = users // participation.groups
-    fixed = fitted(calibrated(wanted, participation.rounds_each(rounds)), cohort)
-    share = fixed.share_deviation(cells, _PARAMETERS, cohort) / fixed.steps  # in units of the clip
-    noise = share / (math.sqrt(cohort * rounds) * fixed.contribute)
-    # On a larger map as many users are spread over more cells: what counts is users a cell.
-    noise *= cells / CELLS
-    return PrivacyPlan(
-        users, rounds, participation, fixed, cells, links, noise, CURVE.loss_db(rounds, noise)
-    )
+    found = []
+    for count, own in product(rounds, groups):
+        if users // own >= 2:
+            turns = Participation(1 / own, in_turns=own > 1)
+            fixed = fitted(calibrated(wanted, turns.rounds_each(count)), users // own)
+            found.append(PrivacyPlan(users, count, turns, fixed, cells, links))
+    return found
 
 
 def _why_none(best: PrivacyPlan, within: float | None) -> str:
@@ -289,16 +262,12 @@ def _why_none(best: PrivacyPlan, within: float | None) -> str:
     asked = f"{best.users:,} users with ε = {best.mechanism.epsilon:g}"
     if math.isinf(best.loss_db):
         factor = best.noise / CURVE.most_noise
+        end = CURVE.loss_db(max(ROUNDS), CURVE.most_noise)
         return (
-            f"{asked} on {best.cells:,} cells drown in the noise: the curve ends at"
-            f" {_loss_at_end():.1f} dB; ask {math.ceil(factor * best.users):,} users or more, or"
-            " take fewer, larger cells"
+            f"{asked} on {best.cells:,} cells drown in the noise: the curve ends at {end:.1f} dB;"
+            f" ask {math.ceil(factor * best.users):,} users or more, or take fewer, larger cells"
         )
     return f"{asked} lose {best.loss_db:.2f} dB at best, more than {within:g} dB: allow more"
-
-
-def _loss_at_end() -> float:
-    return CURVE.loss_db(max(ROUNDS), CURVE.most_noise)
 
 
 def usual_delta(users: int) -> float:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from veilmap.errors import ConfigurationError, PrivacyError
+from veilmap.errors import PrivacyError
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.participation import Participation
 from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum
-from veilmap.federation.transcript import ServerSees
+from veilmap.federation.transcript import ServerSees, checked_sees
 from veilmap.privacy.accounting import Ledger, calibrated
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 from veilmap.privacy.mechanisms.fitting import fitted
@@ -24,12 +24,9 @@ def settled(
 ) -> tuple[Mechanism, ServerSees]:
     """Mechanism with its noise fixed, and trust model; what cannot work is refused here.
 
-    ``largest_sum`` is how many users one sum is over at most, by default all of them.
+    ``largest_sum`` is how many users one sum is over at most; None is all of them.
     """
-    sees: ServerSees = server_sees or ("sums" if mechanism.needs_sums else "uploads")
-    if sees not in ("uploads", "sums"):
-        message = f"server_sees is 'uploads' or 'sums', not {sees!r}"
-        raise ConfigurationError(message, "server_sees")
+    sees = checked_sees(server_sees or ("sums" if mechanism.needs_sums else "uploads"))
     if sees == "sums" and users * participation.share < 2:
         raise PrivacyError(
             f"the sum over a cohort of {max(1, int(users * participation.share))} is that user's"
@@ -68,18 +65,12 @@ def _check_promise(mechanism: AggregateGaussian, participation: Participation, u
 class Account:
     """Keeps the ledger of a run whose mechanism has a guarantee; does nothing for others.
 
-    Attributes
-    ----------
-    ledger : Ledger or None
-    folder : RunFolder or None
-        Where it is written, always before a sum is opened: a killed run forgets no spending.
-    repeats_are_free : bool
-        With a seed, a resumed run opens the same sums to the same bits again.
+    It is written before a sum is opened: a killed run forgets no spending.
     """
 
     ledger: Ledger | None
     folder: RunFolder | None
-    repeats_are_free: bool
+    repeats_are_free: bool  # with a seed, a resumed run opens the same sums to the same bits again
 
     @classmethod
     def of(

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks, files
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Floats
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.errors import DataError
 from veilmap.model import offsets as no_offsets
 from veilmap.model.offsets import Offsets
 
-Stations = tuple[NDArray[np.float64], tuple[Id, ...]]
+Stations = tuple[Floats, tuple[Id, ...]]
 """Base stations: where they are, (B, 3) in metres, and which, as `Measurements.stations`."""
 
 NO_STATIONS: Stations = (np.zeros((0, 3)), ())
@@ -26,26 +26,13 @@ _COLUMNS = ["bs", "x", "y", "z"]
 
 @dataclass(frozen=True, eq=False)
 class Public:
-    """Public knowledge that a map can start from.
+    """Public knowledge that a map can start from."""
 
-    Attributes
-    ----------
-    stations : (B, 3) float
-        Where base stations are.
-    ids : B ids
-        Which they are.
-    offsets : Offsets
-        Whose offsets are to be learned.
-    heights : (rows, columns) float, optional
-        Of buildings, 0 for open ground.
-    antennas : Antennas, optional
-        Patterns of base stations.
-    """
-
-    stations: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)), repr=False)
+    # Where base stations are, (B, 3), and which they are.
+    stations: Floats = field(default_factory=lambda: np.zeros((0, 3)), repr=False)
     ids: tuple[Id, ...] = ()
-    offsets: Offsets = no_offsets.NONE
-    heights: NDArray[np.float64] | None = field(default=None, repr=False)
+    offsets: Offsets = no_offsets.NONE  # to be learned
+    heights: Floats | None = field(default=None, repr=False)  # of buildings, 0 for open ground
     antennas: Antennas | None = field(default=None, repr=False)
 
 
@@ -75,7 +62,7 @@ def write_stations(stations: Stations, path: Path) -> None:
         csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *rows])
 
 
-def read_stations(path: Path) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+def read_stations(path: Path) -> tuple[Floats, tuple[str, ...]]:
     """Base stations out of a CSV file; several may share a mast."""
     path = files.existing(path)
     try:
@@ -92,9 +79,7 @@ def read_stations(path: Path) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     return places, tuple(row[0] for row in rows)
 
 
-def seen_from(
-    stations: NDArray[np.float64], ids: Sequence[Id], offsets: Offsets
-) -> tuple[NDArray[np.float64], Array | None]:
+def seen_from(stations: Floats, ids: Sequence[Id], offsets: Offsets) -> tuple[Floats, Array | None]:
     """Where attackers look from, and the ids of the base stations there.
 
     Offsets are known by ids: where they were learned it is every base station, else every place

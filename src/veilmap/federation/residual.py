@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats
 from veilmap._util.ids import Id
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
@@ -27,26 +27,14 @@ class ThenField:
     gains lie from the obstacles' prediction around every point, and how many there are. Under
     noise more rounds average it.
 
-    Parameters
-    ----------
-    spacing : float
-        Metres between the field's points.
-    first : StepRule
-        For the obstacles.
-    rounds : int
-        For the field, of all rounds.
-    tension : float
-        How stiff the field is: weight of its squared steps between neighbours, in mean numbers
-        of links at a point.
-    shrinking : float
-        Weight of its squared values, in the same unit: far from all links it is 0.
+    The field's stiffness is weighted in mean numbers of links at a point.
     """
 
-    spacing: float
-    first: StepRule = field(default_factory=NoiseAwareStep)
-    rounds: int = 1
-    tension: float = 1.0
-    shrinking: float = 0.003
+    spacing: float  # metres between the field's points
+    first: StepRule = field(default_factory=NoiseAwareStep)  # for the obstacles
+    rounds: int = 1  # for the field, of all rounds
+    tension: float = 1.0  # weight of its squared steps between neighbours
+    shrinking: float = 0.003  # weight of its squared values: far from all links it is 0
 
     def __post_init__(self) -> None:
         for name in ("spacing", "tension", "shrinking"):
@@ -64,11 +52,7 @@ class ThenField:
         return replace(state, memory={**state.memory, **known})
 
     def __call__(
-        self,
-        state: ServerState,
-        by_cells: NDArray[np.float64],
-        by_theta: NDArray[np.float64],
-        rounds: int,
+        self, state: ServerState, by_cells: Floats, by_theta: Floats, rounds: int
     ) -> ServerState:
         """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
         before = rounds - self.rounds
@@ -86,15 +70,13 @@ class ThenField:
         sums = {"field_sum": np.zeros(2 * empty.values.size), "field_rounds": np.zeros(1)}
         return ServerState(replace(new.radio_map, field=empty), new.round, sums)
 
-    def empty(self, grid: Grid, stations: NDArray[np.float64], ids: Sequence[Id]) -> Field:
+    def empty(self, grid: Grid, stations: Floats, ids: Sequence[Id]) -> Field:
         """A field over the ground of ``grid`` that is 0 everywhere."""
         west, east, south, north = grid.extent
         places = Grid.covering([(west, south), (east, north)], self.spacing, crs=grid.crs)
         return Field(places, stations, ids=tuple(ids))
 
-    def _field_step(
-        self, state: ServerState, old: Field, by_cells: NDArray[np.float64]
-    ) -> ServerState:
+    def _field_step(self, state: ServerState, old: Field, by_cells: Floats) -> ServerState:
         """The field that fits the mean of all rounds' sums best."""
         total = state.memory["field_sum"] + by_cells
         taken = state.memory["field_rounds"] + 1
@@ -104,9 +86,7 @@ class ThenField:
         memory = {"field_sum": total, "field_rounds": taken}
         return ServerState(radio_map, state.round + 1, memory)
 
-    def solved(
-        self, slopes: NDArray[np.float64], curvatures: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def solved(self, slopes: Floats, curvatures: Floats) -> Floats:
         """Argmin ½ Σ n c² + Σ g c + ½ tension ‖∇c‖² + ½ shrinking ‖c‖² for every station.
 
         n is how many links lie around a point (curvature), g the slope at c = 0.

@@ -20,13 +20,13 @@ from veilmap.federation.history import HistoryRow, published
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Turnout
 from veilmap.federation.privacy import Account
-from veilmap.federation.public import NOTHING, Public, seen_from
-from veilmap.federation.run import Run
+from veilmap.federation.public import NOTHING, Public
+from veilmap.federation.run import Run, transcript_of
 from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.study import StudyFolder
-from veilmap.federation.transcript import RoundRecorder, SeenRound, SeenSum, Transcript
+from veilmap.federation.transcript import RoundRecorder, SeenRound, SeenSum
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 
@@ -80,11 +80,6 @@ class Recording:
         """Whether the transcript keeps this round."""
         return self.keep_uploads == "all" or number in self.keep_uploads
 
-    def tests(self, number: int, rounds: int) -> bool:
-        """Whether the map is tested after this round of so many."""
-        due = number % self.test_every == self.test_every - 1 or number == rounds - 1
-        return self.test is not None and due
-
     def saves(self, number: int, rounds: int) -> bool:
         """Whether a checkpoint is due after this round of so many."""
         return (number + 1) % self.checkpoint_every == 0 or number + 1 == rounds
@@ -92,20 +87,11 @@ class Recording:
 
 @dataclass(frozen=True)
 class Training:
-    """A training as its server knows it; `train` documents the settings.
+    """A training as its server knows it; `train` documents the settings."""
 
-    Attributes
-    ----------
-    config : RunConfig
-        All that decides the result, to compare a resumed run's with.
-    recording : Recording
-    public : Public
-        Base stations, and what the map starts from.
-    """
-
-    config: RunConfig
+    config: RunConfig  # all that decides the result, to compare a resumed run's with
     recording: Recording = Recording()
-    public: Public = NOTHING
+    public: Public = NOTHING  # base stations, and what the map starts from
 
     def check(self) -> None:
         """Refuse what cannot start, before an engine is started for it."""
@@ -118,43 +104,42 @@ class Training:
             return self._play(exchange)
 
     def _play(self, exchange: Exchange) -> Run:
+        config, recording = self.config, self.recording
         folder, state, rows = self._open_folder()
-        if folder and self.recording.resume and self.recording.source is not None:
-            self._note_source(folder)
+        if folder and recording.resume and recording.source is not None:
+            self._save_config(folder)  # where the data are: they may have moved
         account = Account.of(
-            self.config.mechanism, folder, self.config.seed, rows if self.recording.resume else None
+            config.mechanism, folder, config.seed, rows if recording.resume else None
         )
-        server = Server(
-            self._step, state, self.config.rounds, self.config.mechanism, self.config.server_sees
-        )
-        kept = folder.load_rounds(self.config.grid) if folder and self.recording.resume else {}
-        for number in range(server.state.round, self.config.rounds):
+        server = Server(self._step, state, config.rounds, config.mechanism, config.server_sees)
+        kept = folder.load_rounds(config.grid) if folder and recording.resume else {}
+        for number in range(server.state.round, config.rounds):
             started = time.perf_counter()
-            users = exchange.users()
-            turnout = self.config.participation.draw(self.config.seed, number, len(users))
-            recorder = self._recorder(number)
+            turnout = config.participation.draw(config.seed, number, exchange.users())
             total = self._opened(server, exchange, turnout)
-            gathered = exchange.collect(total, users, turnout, recorder)
+            gathered = exchange.collect(total, turnout)
             if total.opens and not account.affords(total):
                 break
-            if folder and number == 0 and not self.recording.resume:
+            if folder and number == 0 and not recording.resume:
                 # Not before a round has shown that training can work.
-                self._begin(folder, account)
+                account.begin()
+                folder.save_stations((self.public.stations, self.public.ids))
+                self._save_config(folder)
             if total.opens:
                 account.open(total)
                 total.unseal()
-            if self.recording.keeps(number) and total.opens:
-                kept[number] = recorder.seen(total.broadcast) if recorder else server.read(total)
+            if recording.keeps(number) and total.opens:
+                kept[number] = server.read(total)
                 if folder:
                     folder.save_round(kept[number])
             server.close_round(total)
-            row = _row(total, gathered, turnout, self.config.mechanism, account.epsilon)
+            row = _row(total, gathered, turnout, config.mechanism, account.epsilon)
             row["mae_db"] = self._tested(number, server.state)
             rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
-            if folder and self.recording.saves(number, self.config.rounds):
+            if folder and recording.saves(number, config.rounds):
                 self._save(folder, server.state, rows)
-            if self.recording.on_round:
-                self.recording.on_round(rows[-1])
+            if recording.on_round:
+                recording.on_round(rows[-1])
         return self._finished(server, rows, kept, folder)
 
     @property
@@ -163,21 +148,11 @@ class Training:
         return self.config.step
 
     def _locked(self) -> contextlib.AbstractContextManager[None]:
-        return (
-            contextlib.nullcontext()
-            if self.recording.out is None
-            else RunFolder(self.recording.out).locked()
-        )
+        out = self.recording.out
+        return contextlib.nullcontext() if out is None else RunFolder(out).locked()
 
-    def _begin(self, folder: RunFolder, account: Account) -> None:
-        """Make the run's folder; its configuration, which makes it a run, comes last."""
-        if self.config.has_study:
-            StudyFolder(folder.path).start(self.config)
-        account.begin()
-        folder.start(self.config.published(), (self.public.stations, self.public.ids))
-
-    def _note_source(self, folder: RunFolder) -> None:
-        """Write where the data of a resumed run are: they may have moved."""
+    def _save_config(self, folder: RunFolder) -> None:
+        """Write the configuration, which makes a folder a run; a study has the whole of it."""
         if self.config.has_study:
             StudyFolder(folder.path).start(self.config)
         self.config.published().save(folder.path)
@@ -195,41 +170,38 @@ class Training:
 
     def _opened(self, server: Server, exchange: Exchange, turnout: Turnout) -> RoundSum:
         """The sum of a round, or those of its tiles, before anybody has answered."""
-        if self.config.tiling is None:
-            return server.open_round([turnout.asked])
-        tiles = self.config.tiling.over(self.config.grid)
-        assert turnout.invited is not None
-        revealed = exchange.tiles_of(tiles)[turnout.invited]
-        return server.open_round(np.bincount(revealed, minlength=len(tiles)).tolist(), tiles)
+        if self.config.tiling is not None:
+            tiles = self.config.tiling.over(self.config.grid)
+            revealed = exchange.tiles_of(tiles)[turnout.invited]
+            return server.open_round(np.bincount(revealed, minlength=len(tiles)).tolist(), tiles)
+        total = server.open_round([int(turnout.invited.sum())])
+        if self.config.server_sees == "uploads" and self.recording.keeps(server.state.round):
+            total.recorder = RoundRecorder(self.recording.keep_users)
+        return total
 
     def _start(self) -> ServerState:
         return self._step.start(self.config.grid, self.public)
 
-    def _recorder(self, number: int) -> RoundRecorder | None:
-        seen = self.config.server_sees == "uploads" and self.recording.keeps(number)
-        return RoundRecorder(self.recording.keep_users) if seen else None
-
     def _tested(self, number: int, state: ServerState) -> float:
-        """The map's MAE where it is due."""
-        test = self.recording.test
-        if test is None or not self.recording.tests(number, self.config.rounds):
-            return math.nan
-        return mean_absolute_error(state.radio_map, test)
+        """The map's MAE every so many rounds and after the last."""
+        test, every = self.recording.test, self.recording.test_every
+        due = number % every == every - 1 or number == self.config.rounds - 1
+        return math.nan if test is None or not due else mean_absolute_error(state.radio_map, test)
 
     def _open_folder(self) -> tuple[RunFolder | None, ServerState, list[HistoryRow]]:
         """The run's folder, if any, and where to start from."""
         if self.recording.out is None:
             return None, self._start(), []
         folder = RunFolder(self.recording.out)
+        study = StudyFolder(folder.path) if self.config.has_study else None
         if not self.recording.resume:
             folder.check_free()
-            if self.config.has_study:
-                StudyFolder(folder.path).check_free()
+            if study:
+                study.check_free()
             return folder, self._start(), []
         folder.check(self.config.published())
         state, rows = folder.load_checkpoint(self.config.grid) or (self._start(), [])
-        if self.config.has_study:
-            study = StudyFolder(folder.path)
+        if study:
             study.check(self.config)
             rows = study.joined(rows)
         return folder, state, rows
@@ -248,11 +220,8 @@ class Training:
             if stopped:
                 self._save(folder, server.state, rows)
             folder.finish(radio_map)
-        known = self.public
-        stations, bs = seen_from(known.stations, known.ids, known.offsets)
-        transcript = Transcript(
-            radio_map.grid, mechanism, stations, kept, self.config.server_sees, radio_map, bs
-        )
+        stations = self.public.stations, self.public.ids
+        transcript = transcript_of(self.config, radio_map, stations, kept)
         path = folder.path if folder else None
         return Run(radio_map, rows, transcript, path, stopped, self.config.seed)
 
@@ -263,11 +232,9 @@ class Engine(Protocol):
     @property
     def divides(self) -> bool:
         """Whether it can train a divided area, tile by tile."""
-        ...
 
     def play(self, training: Training, data: Crowd) -> Run:
         """Play all rounds with these users."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -296,11 +263,7 @@ def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
 
 
 def _row(
-    total: RoundSum,
-    gathered: Gathered,
-    turnout: Turnout,
-    mechanism: Mechanism,
-    epsilon: float,
+    total: RoundSum, gathered: Gathered, turnout: Turnout, mechanism: Mechanism, epsilon: float
 ) -> dict[str, Any]:
     """A round's history, but for its time and the map's error."""
     loss, norm, noise = (

@@ -8,7 +8,7 @@ from veilmap.errors import RunFolderError
 from veilmap.federation import history
 from veilmap.federation.config import RunConfig
 from veilmap.federation.history import HistoryRow
-from veilmap.federation.public import seen_from
+from veilmap.federation.public import Stations, seen_from
 from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.study import StudyFolder
 from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
@@ -17,28 +17,15 @@ from veilmap.model.radio_map import RadioMap
 
 @dataclass(frozen=True)
 class Run:
-    """What training gave.
-
-    Attributes
-    ----------
-    radio_map : RadioMap
-    history : list of HistoryRow
-        Whole rows where it was trained in this process; for a study, see `published`.
-    transcript : Transcript
-        Holds the rounds that were asked for with ``keep_uploads``.
-    folder : Path or None
-    stopped : str
-        Why training ended before its last round; empty if it did not.
-    seed : int or None
-        Of its noise; a run that has one promises nothing.
-    """
+    """What training gave."""
 
     radio_map: RadioMap
+    # Whole rows where it was trained in this process; for a study, see `published`.
     history: list[HistoryRow] = field(repr=False)
-    transcript: Transcript = field(repr=False)
+    transcript: Transcript = field(repr=False)  # with the rounds that ``keep_uploads`` asked for
     folder: Path | None = None
-    stopped: str = ""
-    seed: int | None = None
+    stopped: str = ""  # why training ended before its last round, if it did
+    seed: int | None = None  # of its noise; a run that has one promises nothing
 
     @classmethod
     def load(cls, path: str | Path, *, study: bool = False) -> "Run":
@@ -48,9 +35,8 @@ class Run:
         folder beside it adds, which is not for publication.
         """
         folder, radio_map = RunFolder(path), load_map(path)
-        rounds = folder.load_rounds(radio_map.grid)
-        config = folder.config()
-        transcript = transcript_of(folder, config, radio_map, rounds)
+        rounds, config = folder.load_rounds(radio_map.grid), folder.config()
+        transcript = transcript_of(config, radio_map, folder.base_stations(), rounds)
         rows = history.load(folder.path / "history.csv")
         if study and config.promised:
             rows = StudyFolder(path).joined(rows)
@@ -58,16 +44,15 @@ class Run:
 
 
 def transcript_of(
-    folder: RunFolder,
     config: RunConfig,
     radio_map: RadioMap,
+    stations: Stations,
     rounds: Mapping[int, SeenRound | SeenSum],
 ) -> Transcript:
-    """What the server of a run saw: kept rounds, and the public facts that its folder holds."""
-    stations, bs = seen_from(*folder.base_stations(), radio_map.offsets)
-    return Transcript(
-        radio_map.grid, config.mechanism, stations, rounds, config.server_sees, radio_map, bs
-    )
+    """What the server of a run saw: kept rounds, and public facts."""
+    places, bs = seen_from(*stations, radio_map.offsets)
+    grid, sees = radio_map.grid, config.server_sees
+    return Transcript(grid, config.mechanism, places, rounds, sees, radio_map, bs)
 
 
 def load_map(path: str | Path) -> RadioMap:

@@ -24,9 +24,9 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._util import files
+from veilmap._util.arrays import Floats
 from veilmap.errors import RunFolderError
 from veilmap.federation import history
 from veilmap.federation.config import RunConfig
@@ -38,7 +38,6 @@ from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
 
-_LOCK = ".lock"
 _KEPT_CHECKPOINTS = 2
 _BROKEN = (BadZipFile, KeyError, ValueError, EOFError, OSError)
 
@@ -54,7 +53,7 @@ class RunFolder:
         """Keep other writers out; where no run came of it, no folder is left either."""
         if self.path.exists() and not self.path.is_dir():
             raise RunFolderError(f"{self.path} is a file; name a folder for the run")
-        lock = self.path / _LOCK
+        lock = self.path / ".lock"
         with files.locked(lock):
             try:
                 yield
@@ -70,16 +69,12 @@ class RunFolder:
                 f"{self.path} holds a run already; go on with it (resume) or name another folder"
             )
 
-    def start(self, config: RunConfig, stations: Stations) -> None:
-        """Make the folder of a new run, with its base stations."""
+    def save_stations(self, stations: Stations) -> None:
+        """Write the public base stations."""
         write_stations(stations, self.path / "base_stations.csv")
-        config.save(self.path)
 
-    def base_stations(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-        """The public base stations, (B, 3), in metres, and their ids; several may share a mast.
-
-        None where the server was not told any.
-        """
+    def base_stations(self) -> tuple[Floats, tuple[str, ...]]:
+        """The public base stations, (B, 3), in metres, and their ids; several may share a mast."""
         return read_stations(self.path / "base_stations.csv")
 
     def config(self) -> RunConfig:
@@ -97,12 +92,11 @@ class RunFolder:
 
     def save_checkpoint(self, state: ServerState, rows: Sequence[HistoryRow]) -> None:
         """Write a checkpoint and the history, then drop checkpoints that are too old."""
-        radio_map = state.radio_map
-        with files.replacing(self._checkpoint(state.round)) as temporary:
+        with files.replacing(self._of_round("checkpoints", state.round)) as temporary:
             np.savez(
                 temporary,
                 round=state.round,
-                **radio_map.as_arrays(),
+                **state.radio_map.as_arrays(),
                 history=json.dumps([asdict(row) for row in rows]),
                 **{f"memory_{name}": values for name, values in state.memory.items()},  # type: ignore[arg-type]
             )
@@ -122,11 +116,8 @@ class RunFolder:
             with np.load(newest) as file:
                 arrays = {name: file[name] for name in file.files}
             radio_map = RadioMap.from_arrays(grid, arrays)
-            memory = {
-                name.removeprefix("memory_"): values
-                for name, values in arrays.items()
-                if name.startswith("memory_")
-            }
+            kept = [name for name in arrays if name.startswith("memory_")]
+            memory = {name.removeprefix("memory_"): arrays[name] for name in kept}
             rows = [HistoryRow(**row) for row in json.loads(str(arrays["history"]))]
             return ServerState(radio_map, int(arrays["round"]), memory), rows
         except (*_BROKEN, TypeError) as error:
@@ -137,18 +128,11 @@ class RunFolder:
 
     def newest_map(self) -> RadioMap | None:
         """The map of the newest checkpoint; nothing is touched, so that a run can be watched."""
-        grid = self.grid()
+        grid = self.config().grid
         for path in reversed(self._checkpoints()):
-            try:
-                with np.load(path) as file:
-                    return RadioMap.from_arrays(grid, {name: file[name] for name in file.files})
-            except _BROKEN:
-                continue  # its run has dropped it in the meantime
+            with contextlib.suppress(*_BROKEN), np.load(path) as file:  # dropped in the meantime
+                return RadioMap.from_arrays(grid, {name: file[name] for name in file.files})
         return None
-
-    def grid(self) -> Grid:
-        """The cells of the map to be learned."""
-        return self.config().grid
 
     def kept_rounds(self) -> list[int]:
         """Rounds that were kept, from 0."""
@@ -157,20 +141,18 @@ class RunFolder:
 
     def save_round(self, seen: SeenRound | SeenSum) -> None:
         """Write what the server saw of one round, compressed."""
-        radio_map = seen.broadcast.radio_map
-        received = (
-            {"uploads": seen.uploads}
-            if isinstance(seen, SeenRound)
-            else {"sum": seen.height_gradient}
-        )
-        with files.replacing(self._uploads(seen.broadcast.round)) as temporary:
+        if isinstance(seen, SeenRound):
+            received: dict[str, Any] = {"uploads": seen.uploads}
+        else:
+            received = {"sum": seen.height_gradient}
+        with files.replacing(self._of_round("transcript", seen.broadcast.round)) as temporary:
             np.savez_compressed(
                 temporary,
                 clients=json.dumps(seen.clients),
                 propagation=seen.theta_gradient,
                 links=seen.weight,
                 cohort=seen.broadcast.cohort,
-                **radio_map.as_arrays(),
+                **seen.broadcast.radio_map.as_arrays(),
                 **received,
             )
 
@@ -180,7 +162,7 @@ class RunFolder:
 
     def load_round(self, number: int, grid: Grid) -> SeenRound | SeenSum:
         """One kept round."""
-        path = self._uploads(number)
+        path = self._of_round("transcript", number)
         try:
             with np.load(path) as file:
                 return _seen(number, grid, file)
@@ -212,11 +194,8 @@ class RunFolder:
     def _checkpoints(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("round-*.npz"))
 
-    def _checkpoint(self, number: int) -> Path:
-        return self.path / "checkpoints" / f"round-{number:06d}.npz"
-
-    def _uploads(self, number: int) -> Path:
-        return self.path / "transcript" / f"round-{number:06d}.npz"
+    def _of_round(self, kind: str, number: int) -> Path:
+        return self.path / kind / f"round-{number:06d}.npz"
 
 
 def _seen(number: int, grid: Grid, file: Mapping[str, Any]) -> SeenRound | SeenSum:

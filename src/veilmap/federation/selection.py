@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
+from veilmap._util.arrays import Floats
 from veilmap._util.plain import plain
-from veilmap.data.links import Links
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import Model, NoiseAwareStep, Run, train
@@ -22,8 +23,6 @@ from veilmap.model.gradients import gradients_of
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
-
-__all__ = ["ModelChoice", "ModelTrial", "choose", "chosen_on", "preferred"]
 
 # Gains of other people's data may lie 20 dB and more from where θ starts.
 _START_THETA_RATE = 2.0
@@ -42,26 +41,15 @@ _VALIDATION_SHARE = 0.25
 class ModelChoice:
     """Which parts a map has beyond the paper's.
 
-    Parameters
-    ----------
-    obstacles : bool
-        Without them gains follow one law of distance, and what there is besides.
-    degrees : 2, 3 or 4
-        Of obstruction.
-    wide : bool
-        Whether gradients are smoothed over twice as many cells: where real streets do not keep
-        to the model's edges, less is fitted that is not there.
-    residual : float, optional
-        Metres between the points of a field of what obstacles leave over.
-    calibrate : "stations" and/or "devices"
-        Whose offsets are learned.
+    A ``wide`` one smooths gradients over twice as many cells: where real streets do not keep to
+    the model's edges, less is fitted that is not there.
     """
 
-    obstacles: bool = True
-    degrees: int = 2
+    obstacles: bool = True  # without them gains follow one law of distance
+    degrees: int = 2  # of obstruction: 2, 3 or 4
     wide: bool = False
-    residual: float | None = None
-    calibrate: tuple[Calibrated, ...] = ()
+    residual: float | None = None  # metres between the points of a field of what is left over
+    calibrate: tuple[Calibrated, ...] = ()  # whose offsets are learned
 
     def __post_init__(self) -> None:
         if self.residual is not None:
@@ -84,9 +72,8 @@ class ModelChoice:
         laws = Propagation.of_degrees(self.degrees)
         step = NoiseAwareStep(start_propagation=laws, start_theta_rate=_START_THETA_RATE)
         if self.wide:
-            step = replace(
-                step, smoothing=2 * step.smoothing, last_smoothing=2 * step.last_smoothing
-            )
+            first, last = 2 * step.smoothing, 2 * step.last_smoothing
+            step = replace(step, smoothing=first, last_smoothing=last)
         if self.obstacles:
             return step
         # Heights that may not rise from the floor block nothing.
@@ -108,6 +95,7 @@ class ModelChoice:
 
         ``stations`` are public base stations, see `train`.
         """
+        model = Model(self.step, self.residual, self.calibrate, stations, buildings)
         return train(
             data,
             grid,
@@ -115,13 +103,7 @@ class ModelChoice:
             rounds=rounds,
             seed=seed,
             server_sees="sums" if self.residual else None,
-            model=Model(
-                step=self.step,
-                calibrate=self.calibrate,
-                residual=self.residual,
-                stations=stations,
-                buildings=buildings,
-            ),
+            model=model,
         )
 
     def fit(
@@ -157,32 +139,19 @@ def with_field(radio_map: RadioMap, data: Measurements, spacing: float) -> Radio
     """The map and, on top, the field of what it leaves over of pooled measurements."""
     rule = ThenField(spacing)
     empty = rule.empty(radio_map.grid, *data.stations)
-    links = data.links
-    together = Links(np.array([0, len(data)]), *(getattr(links, name) for name in _COLUMNS))
+    together = replace(data.links, offsets=np.array([0, len(data)]))
     sums = gradients_of(replace(radio_map, field=empty), together).height_gradient
     values = rule.solved(*sums.reshape(2, *empty.values.shape))
     return replace(radio_map, field=empty.moved_to(values))
 
 
-_COLUMNS = ("user_xyz", "bs_xyz", "gain_db", "bs", "device")
-
-
 @dataclass(frozen=True)
 class ModelTrial:
-    """How well a model did on validation data.
-
-    Attributes
-    ----------
-    model : ModelChoice
-    mae_db : float
-        Over all links.
-    by_group : (G,) float
-        What each group of links adds to it.
-    """
+    """How well a model did on validation data."""
 
     model: ModelChoice
-    mae_db: float
-    by_group: NDArray[np.float64] = field(repr=False)
+    mae_db: float  # over all links
+    by_group: Floats = field(repr=False)  # (G,): what each group of links adds to it
 
     def as_good_as(self, other: "ModelTrial") -> bool:
         """Whether the difference lies within its standard error over groups."""
@@ -193,14 +162,11 @@ class ModelTrial:
 
 def preferred(trials: Sequence[ModelTrial]) -> ModelTrial:
     """The simplest kind of obstacles that is as good as the best, with its best field."""
-    best = min(trials, key=lambda trial: trial.mae_db)
-    kinds = sorted({trial.model.complexity for trial in trials})
-    for kind in kinds:
-        own = [trial for trial in trials if trial.model.complexity == kind]
-        simple = min(own, key=lambda trial: trial.mae_db)
-        if simple.as_good_as(best):
-            return simple
-    return best
+    by_error = sorted(trials, key=lambda trial: trial.mae_db)
+    by_kind = sorted(by_error, key=lambda trial: trial.model.complexity)
+    best_of_kinds = [next(own) for _, own in groupby(by_kind, lambda one: one.model.complexity)]
+    alike = (simple for simple in best_of_kinds if simple.as_good_as(by_error[0]))
+    return next(alike, by_error[0])
 
 
 def chosen_on(

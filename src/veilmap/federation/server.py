@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilmap._kernels import rows
+from veilmap._util.arrays import Bools, Floats, Ints
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.steps import ServerState, StepRule
-from veilmap.federation.transcript import SeenSum, ServerSees
+from veilmap.federation.transcript import RoundRecorder, SeenRound, SeenSum, ServerSees
 from veilmap.geometry.tiling import Tiles
 from veilmap.privacy.mechanisms import Mechanism
 from veilmap.privacy.mechanisms.sums import RunningSum
@@ -21,8 +21,8 @@ class OpenedSum:
     """A sum after unmasking: Σ J_i, Σ J_i · heights and Σ J_i · θ's gradient."""
 
     weight: int
-    height_gradient: NDArray[np.float64]
-    theta_gradient: NDArray[np.float64]
+    height_gradient: Floats
+    theta_gradient: Floats
 
 
 Unmask = Callable[[], OpenedSum | None]
@@ -35,25 +35,15 @@ class RoundSum:
     A map without tiles has one sum. Of a divided area each tile has its own, which opens by
     itself. Sums depend on the order of additions in their last bits: callers add updates in the
     order of client ids, whatever order they came in.
-
-    Parameters
-    ----------
-    broadcast : Broadcast
-        What the updates must answer; its cohort is that of all tiles together.
-    largest_norm : float
-        A longer upload is refused: no honest client sends it.
-    least_answers : (T,) int
-        With fewer a sum is not opened, as if nobody had answered.
-    tiles : Tiles, optional
-    tile_cohorts : (T,) int, optional
-        How many users of each tile were asked.
     """
 
-    broadcast: Broadcast
-    largest_norm: float = np.inf
-    least_answers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    broadcast: Broadcast  # what the updates must answer; its cohort is that of all tiles together
+    largest_norm: float = np.inf  # a longer upload is refused: no honest client sends it
+    # (T,): with fewer a sum is not opened, as if nobody had answered
+    least_answers: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     tiles: Tiles | None = None
-    tile_cohorts: NDArray[np.int64] | None = None
+    tile_cohorts: Ints | None = None  # (T,): how many users of each tile were asked
+    recorder: RoundRecorder | None = None  # of single updates
     refused: dict[ClientId, str] = field(default_factory=dict, init=False)
     _answered: list[ClientId] = field(default_factory=list, init=False)
     _tile_of: list[int] = field(default_factory=list, init=False, repr=False)
@@ -81,10 +71,9 @@ class RoundSum:
         return len(self.broadcast.radio_map.theta)
 
     @property
-    def cohorts(self) -> NDArray[np.int64]:
+    def cohorts(self) -> Ints:
         """How many users were asked, (T,)."""
-        whole = np.array([self.broadcast.cohort])
-        return whole if self.tile_cohorts is None else self.tile_cohorts
+        return np.array([self.broadcast.cohort]) if self.tile_cohorts is None else self.tile_cohorts
 
     @property
     def sum(self) -> OpenedSum:
@@ -94,12 +83,12 @@ class RoundSum:
         return OpenedSum(int(self._running.weights[0]), *self._running.total())
 
     @property
-    def _came(self) -> NDArray[np.int64]:
+    def _came(self) -> Ints:
         """How many answered, (T,)."""
         return np.bincount(self._tile_of, minlength=len(self.least_answers))
 
     @property
-    def _open(self) -> NDArray[np.bool_]:
+    def _open(self) -> Bools:
         """Which sums may be seen, (T,)."""
         # An empty tile has nothing to see; a round without answers moves the map by its priors.
         some = True if self.tiles is None else self._came > 0
@@ -133,7 +122,7 @@ class RoundSum:
 
     def seal(self, clients: Sequence[ClientId], unmask: Unmask) -> None:
         """Take in a sum over these users that is still masked."""
-        self._take_in(clients)
+        self.take(clients)
         self._unmask = unmask
 
     def unseal(self) -> None:
@@ -156,29 +145,29 @@ class RoundSum:
                 self.refused[update.client] = problem
                 continue
             self._running.add(update.height_gradient, update.theta_gradient, update.weight)
-            self._take_in([update.client])
+            self.take([update.client])
             seen.add(update.client)
+            if self.recorder:
+                self.recorder.add(update)
 
     def take(
-        self, clients: Sequence[ClientId], tile_of: NDArray[np.int64], added: RunningSum
+        self,
+        clients: Sequence[ClientId],
+        added: RunningSum | None = None,
+        tile_of: Sequence[int] | None = None,
     ) -> None:
-        """Take in users of these tiles who were aggregated in process; nobody came before."""
-        self._running = added
-        self._take_in(clients, tile_of.tolist())
-
-    def _take_in(self, clients: Sequence[ClientId], tile_of: Sequence[int] | None = None) -> None:
+        """Note who answered; ``added`` is their sum where they were all aggregated in process."""
+        self._running = self._running if added is None else added
         self._answered += clients
         self._tile_of += [0] * len(clients) if tile_of is None else tile_of
 
-    def means(self, mechanism: Mechanism) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def means(self, mechanism: Mechanism) -> tuple[Floats, Floats]:
         """The mean gradients of h and θ of the whole map, as the mechanism reads them."""
         radio_map = self.broadcast.radio_map
         laws = radio_map.propagation.laws
         if self.tiles is None:
-            opened = self.sum
-            return mechanism.read(
-                opened.height_gradient, opened.theta_gradient, opened.weight, laws
-            )
+            one = self.sum
+            return mechanism.read(one.height_gradient, one.theta_gradient, one.weight, laws)
         heights, theta = np.zeros(radio_map.grid.shape), np.zeros(self.parameters)
         links = int(self._running.weights[self._open].sum())
         for tile in np.flatnonzero(self._open).tolist():
@@ -214,42 +203,21 @@ class RoundSum:
         return ""
 
 
+@dataclass
 class Server:
-    """Holds the map and moves it round by round.
+    """Holds the map and moves it round by round."""
 
-    Parameters
-    ----------
-    step : StepRule
-    state : ServerState
-        From ``step.start(grid)``, or a checkpoint.
-    rounds : int
-        How many there will be: steps follow schedules.
-    mechanism : Mechanism
-        What clients do, which is public; it says how to read their sum.
-    server_sees : "uploads" or "sums"
-        Whether single uploads arrive, and can be screened, or only their sum.
-    """
-
-    def __init__(
-        self,
-        step: StepRule,
-        state: ServerState,
-        rounds: int,
-        mechanism: Mechanism,
-        server_sees: ServerSees = "uploads",
-    ) -> None:
-        self.step = step
-        self.state = state
-        self.rounds = rounds
-        self.mechanism = mechanism
-        self.server_sees = server_sees
+    step: StepRule
+    state: ServerState  # from ``step.start(grid)``, or a checkpoint
+    rounds: int  # how many there will be: steps follow schedules
+    mechanism: Mechanism  # what clients do, which is public; it says how to read their sum
+    server_sees: ServerSees = "uploads"  # single uploads can be screened, only their sum cannot
 
     def open_round(self, cohorts: Sequence[int] = (1,), tiles: Tiles | None = None) -> RoundSum:
         """Broadcast the current map to so many users of each tile; updates go to the sum."""
         broadcast = Broadcast(self.state.round, self.state.radio_map, sum(cohorts))
-        least, largest = [self._least_answers(cohort) for cohort in cohorts], np.inf
-        if self.server_sees == "uploads":
-            largest = self.mechanism.largest_upload()
+        least = [self._least_answers(cohort) for cohort in cohorts]
+        largest = self.mechanism.largest_upload() if self.server_sees == "uploads" else np.inf
         return RoundSum(broadcast, largest, np.array(least), tiles, np.array(cohorts))
 
     def _least_answers(self, cohort: int) -> int:
@@ -257,8 +225,10 @@ class Server:
         # The sum over one user would be that user's upload.
         return 0 if self.server_sees == "uploads" else max(2, self.mechanism.least_answers(cohort))
 
-    def read(self, total: RoundSum) -> SeenSum:
-        """The sum as this server sees it, once it is open."""
+    def read(self, total: RoundSum) -> SeenRound | SeenSum:
+        """The round as this server sees it: single updates, or their sum once it is open."""
+        if total.recorder:
+            return total.recorder.seen(total.broadcast)
         means = total.means(self.mechanism)
         return SeenSum(total.broadcast, tuple(total.clients), *means, total.sum.weight)
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._kernels import images
 from veilmap._util import checks
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Floats
 from veilmap._util.plain import plain
 from veilmap.errors import ConfigurationError
-from veilmap.federation.priors import FlatPieces, OpenGround, Prior
 from veilmap.federation.public import NOTHING, Public
 from veilmap.geometry.grid import Grid
 from veilmap.model.propagation import Propagation, at_100_m
@@ -25,21 +24,11 @@ from veilmap.model.radio_map import RadioMap
 
 @dataclass(frozen=True)
 class ServerState:
-    """All that a step needs to know of the steps before it.
+    """All that a step needs to know of the steps before it."""
 
-    Attributes
-    ----------
-    radio_map : RadioMap
-        The current h and θ.
-    round : int
-        Steps taken.
-    memory : mapping of arrays
-        What the step rule keeps from round to round.
-    """
-
-    radio_map: RadioMap
-    round: int = 0
-    memory: Mapping[str, Array] = field(default_factory=dict)
+    radio_map: RadioMap  # the current h and θ
+    round: int = 0  # steps taken
+    memory: Mapping[str, Array] = field(default_factory=dict)  # of the step rule
 
 
 class StepRule(Protocol):
@@ -47,17 +36,59 @@ class StepRule(Protocol):
 
     def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
         """The state before the first round."""
-        ...
 
     def __call__(
-        self,
-        state: ServerState,
-        by_cells: NDArray[np.float64],
-        by_theta: NDArray[np.float64],
-        rounds: int,
+        self, state: ServerState, by_cells: Floats, by_theta: Floats, rounds: int
     ) -> ServerState:
         """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
-        ...
+
+
+class Prior(Protocol):
+    """What the server believes about maps: better heights after a step of ``metres``."""
+
+    def __call__(self, heights: Floats, metres: float, known: Floats | None = None) -> Floats:
+        """The heights after the prior; ``known`` are public ones, of buildings."""
+
+
+@plain
+@dataclass(frozen=True)
+class OpenGround:
+    """Most ground is open: every step lowers all heights by ``share`` of its length.
+
+    What no link speaks for sinks to the floor, and noise does not pile up. Where heights are known
+    beforehand, all come nearer to them instead.
+    """
+
+    share: float = 0.45
+
+    def __post_init__(self) -> None:
+        checks.number("share", self.share, least=0)
+
+    def __call__(self, heights: Floats, metres: float, known: Floats | None = None) -> Floats:
+        """The heights, lower or nearer to known ones."""
+        reach = self.share * metres
+        if known is None:
+            return heights - reach
+        return heights + np.clip(known - heights, -reach, reach)
+
+
+@plain
+@dataclass(frozen=True)
+class FlatPieces:
+    """Maps are made of flat pieces: a total-variation prior of ``weight`` times the step."""
+
+    weight: float = 0.4
+    iterations: int = 30
+
+    def __post_init__(self) -> None:
+        checks.number("weight", self.weight, least=0)
+        checks.whole("iterations", self.iterations, least=1)
+
+    def __call__(self, heights: Floats, metres: float, known: Floats | None = None) -> Floats:
+        """The heights, flatter: argmin ½‖x − h‖² + weight · metres · TV(x)."""
+        return images.total_variation_prox(
+            image=heights, weight=self.weight * metres, iterations=self.iterations
+        )
 
 
 # Known heights below this, in metres, are open ground.
@@ -75,26 +106,16 @@ _START = Propagation(-35.0, -20.0, -35.0, -30.0)
 class PlainDescent:
     """The paper's step: h ← h − η_h ḡ, θ ← θ − η_θ ∇F(θ), obstacles never below ground.
 
-    Parameters
-    ----------
-    heights_rate, propagation_rate : float
-        η_h in m² per dB², η_θ.
-    start_height : float
-        h of every cell at the start, in metres.
-    start_propagation : Propagation
-    floor, ceiling : float
-        Bounds of h in metres.
-    sharpness : float
-        Of the smooth model, per metre.
+    Lengths are in metres.
     """
 
-    heights_rate: float = 10.0
-    propagation_rate: float = 0.01
-    start_height: float = 4.0
+    heights_rate: float = 10.0  # η_h in m² per dB²
+    propagation_rate: float = 0.01  # η_θ
+    start_height: float = 4.0  # h of every cell
     start_propagation: Propagation = _START
-    floor: float = 0.0
+    floor: float = 0.0  # bounds of h
     ceiling: float = 130.0
-    sharpness: float = 1.0
+    sharpness: float = 1.0  # of the smooth model, per metre
 
     def __post_init__(self) -> None:
         for name in ("heights_rate", "propagation_rate", "sharpness"):
@@ -107,18 +128,11 @@ class PlainDescent:
         if heights is None:
             heights = np.full(grid.shape, float(self.start_height))
         heights = np.clip(heights, self.floor, self.ceiling)
-        start = RadioMap(
-            grid, heights, self.start_propagation, self.sharpness, public.offsets,
-            antennas=public.antennas,
-        )  # fmt: skip
-        return ServerState(start)
+        laws, offsets, antennas = self.start_propagation, public.offsets, public.antennas
+        return ServerState(RadioMap(grid, heights, laws, self.sharpness, offsets, None, antennas))
 
     def __call__(
-        self,
-        state: ServerState,
-        by_cells: NDArray[np.float64],
-        by_theta: NDArray[np.float64],
-        rounds: int,
+        self, state: ServerState, by_cells: Floats, by_theta: Floats, rounds: int
     ) -> ServerState:
         """One plain step down."""
         old = state.radio_map
@@ -134,62 +148,36 @@ class NoiseAwareStep:
     """The default server step, made for gradients under heavy noise.
 
     Lengths are in metres unless they say cells.
-
-    Parameters
-    ----------
-    start_height : float
-        h of every cell at the start. High obstacles block every link, and a blocked link
-        has no gradient; the soft start forgives up to about 50 m.
-    start_propagation : Propagation
-        θ at the start.
-    sharpness, start_sharpness : float
-        Of the smooth model, per metre: at the end, and at the start. A soft model lets links
-        feel obstacles well above and below them, so that early rounds find the buildings;
-        it hardens evenly (by factors) over the first ``soft_share`` of all rounds.
-    soft_share : float
-    floor, ceiling : float
-        Bounds of h. A floor below ground lets the map say "certainly clear"; at 0 m even a
-        clear link near a user on the ground seems half blocked.
-    step : float
-        Root-mean-square change of h in the first rounds; it falls to ``last_step`` of that
-        along half a cosine.
-    last_step : float
-        Share of ``step`` left in the last round.
-    priors : tuple of Prior
-        Applied to h after each step, in order.
-    smoothing, last_smoothing : float
-        Standard deviation, in cells, of the Gaussian filter over the gradient: in the first
-        round and, narrowed evenly, in the last.
-    energy_smoothing : float
-        The same for the gradient's running energy.
-    velocity_memory, energy_memory : float
-        What the running means keep each round.
-    damping : float
-        Share of the mean energy added to each cell's before dividing by its root.
-    theta_rate : float
-        Step of θ (Adam), in dB at 100 m and dB per decade.
-    start_theta_rate : float, optional
-        The same in the first round, falling evenly (by factors) to ``theta_rate`` over the first
-        quarter: for gains that may lie tens of dB from where θ starts. By default the same.
     """
 
+    # h of every cell at the start. High obstacles block every link, and a blocked link has no
+    # gradient; the soft start forgives up to about 50 m.
     start_height: float = 4.0
     start_propagation: Propagation = _START
+    # Of the smooth model, per metre: at the end, and at the start. A soft model lets links feel
+    # obstacles well above and below them, so that early rounds find the buildings; it hardens
+    # evenly (by factors) over the first ``soft_share`` of all rounds.
     sharpness: float = 1.0
     start_sharpness: float = 0.2
     soft_share: float = 0.5
+    # Bounds of h. A floor below ground lets the map say "certainly clear"; at 0 m even a clear
+    # link near a user on the ground seems half blocked.
     floor: float = -8.0
     ceiling: float = 130.0
-    step: float = 3.0
-    last_step: float = 0.02
-    priors: tuple[Prior, ...] = (OpenGround(), FlatPieces())
+    step: float = 3.0  # root-mean-square change of h in the first rounds
+    last_step: float = 0.02  # share of it left in the last round, along half a cosine
+    priors: tuple[Prior, ...] = (OpenGround(), FlatPieces())  # applied to h after each step
+    # Standard deviation, in cells, of the Gaussian filter over the gradient: in the first round
+    # and, narrowed evenly, in the last; and of that over the gradient's running energy.
     smoothing: float = 3.0
     last_smoothing: float = 1.0
     energy_smoothing: float = 1.0
-    velocity_memory: float = 0.8
+    velocity_memory: float = 0.8  # what the running means keep each round
     energy_memory: float = 0.95
-    damping: float = 0.1
-    theta_rate: float = 0.2
+    damping: float = 0.1  # share of the mean energy added to each cell's before taking its root
+    theta_rate: float = 0.2  # step of θ (Adam), in dB at 100 m and dB per decade
+    # The same in the first round, falling evenly (by factors) over the first quarter: for gains
+    # that may lie tens of dB from where θ starts. By default the same.
     start_theta_rate: float | None = None
 
     def __post_init__(self) -> None:
@@ -212,24 +200,15 @@ class NoiseAwareStep:
             # A little above ground is ground: near the floor the map says "certainly clear".
             known = np.clip(np.where(known < _GROUND, self.floor, known), self.floor, self.ceiling)
             heights = known
-        flat = RadioMap(
-            grid, heights, self.start_propagation, self.start_sharpness, public.offsets,
-            antennas=public.antennas,
-        )  # fmt: skip
-        memory = ({} if known is None else {"known": known}) | {
-            "velocity": np.zeros(grid.shape),
-            "energy": np.zeros(grid.shape),
-            "theta_velocity": np.zeros(len(flat.theta)),
-            "theta_energy": np.zeros(len(flat.theta)),
-        }
-        return ServerState(flat, 0, memory)
+        laws, offsets, antennas = self.start_propagation, public.offsets, public.antennas
+        first = RadioMap(grid, heights, laws, self.start_sharpness, offsets, None, antennas)
+        memory = {} if known is None else {"known": known}
+        memory |= {name: np.zeros(grid.shape) for name in ("velocity", "energy")}
+        memory |= {f"theta_{name}": np.zeros(len(first.theta)) for name in ("velocity", "energy")}
+        return ServerState(first, 0, memory)
 
     def __call__(
-        self,
-        state: ServerState,
-        by_cells: NDArray[np.float64],
-        by_theta: NDArray[np.float64],
-        rounds: int,
+        self, state: ServerState, by_cells: Floats, by_theta: Floats, rounds: int
     ) -> ServerState:
         """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
         grid = state.radio_map.grid
@@ -263,9 +242,7 @@ class NoiseAwareStep:
         settled = done / _THETA_SETTLES
         return self.start_theta_rate ** (1 - settled) * self.theta_rate**settled
 
-    def _direction(
-        self, state: ServerState, velocity: NDArray[np.float64], energy: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _direction(self, state: ServerState, velocity: Floats, energy: Floats) -> Floats:
         """Where to go, with root mean square 1 over the map."""
         unbiased = energy / (1 - self.energy_memory ** (state.round + 1))
         spread = smoothed(unbiased, self.energy_smoothing)
@@ -274,8 +251,8 @@ class NoiseAwareStep:
         return direction / size if size > 0 else direction
 
     def _theta_step(
-        self, state: ServerState, by_theta: NDArray[np.float64], rate: float
-    ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+        self, state: ServerState, by_theta: Floats, rate: float
+    ) -> tuple[Floats, dict[str, Floats]]:
         """Adam on the laws' gains at 100 m and their slopes, and on offsets."""
         old = state.radio_map
         axes = at_100_m(old.propagation.laws, len(old.offsets))
@@ -296,13 +273,13 @@ def _check_start(start: float, floor: float, ceiling: float) -> None:
         )
 
 
-def smoothed(image: NDArray[np.float64], cells: float | tuple[float, ...]) -> NDArray[np.float64]:
+def smoothed(image: Floats, cells: float | tuple[float, ...]) -> Floats:
     """A Gaussian filter with a standard deviation of ``cells``, along all axes or each."""
     from scipy.ndimage import gaussian_filter  # slow to import, needed only while training
 
     return gaussian_filter(image, cells)
 
 
-def blended(old: NDArray[np.float64], new: NDArray[np.float64], keep: float) -> NDArray[np.float64]:
+def blended(old: Floats, new: Floats, keep: float) -> Floats:
     """A running mean that keeps a share of what it was."""
     return keep * old + (1 - keep) * new

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from veilmap._util import files
 from veilmap.errors import RunFolderError
-from veilmap.federation import config as config_of
 from veilmap.federation import history
+from veilmap.federation.config import STUDY as CONFIG
 from veilmap.federation.config import RunConfig
 from veilmap.federation.history import HistoryRow
 
@@ -52,13 +52,12 @@ class StudyFolder:
     def start(self, config: RunConfig) -> None:
         """Make the folder, with the whole configuration of its run."""
         self.make()
-        config.save(self.path, config_of.STUDY)
+        config.save(self.path, CONFIG)
 
     def config(self) -> RunConfig | None:
         """The whole configuration of the run; None where nothing is known of its data."""
-        if not RunConfig.exists(self.path, config_of.STUDY):
-            return None
-        return RunConfig.load(self.path, config_of.STUDY)
+        known = RunConfig.exists(self.path, CONFIG)
+        return RunConfig.load(self.path, CONFIG) if known else None
 
     def check(self, config: RunConfig) -> None:
         """Refuse to go on with other data than the run was started on, as far as it is known."""

@@ -1,12 +1,12 @@
 """Federated training: the same clients and server, on the engine of your choice."""
 
-from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from veilmap._util import checks
-from veilmap._util.ids import Id
+from veilmap._util.arrays import Floats
 from veilmap.data.folders import Crowd
 from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.federation.config import Fingerprint, RunConfig
@@ -75,10 +75,11 @@ def train(
     engine, model, recording = engine or InProcess(), model or Model(), recording or Recording()
     rounds = checks.whole("rounds", rounds, least=1)
     step, participation = model.steps, participation or Participation()
+    users = len(data.users)
+    in_a_sum = users if tiling is None else largest_tile(tiling, data, grid)
     mechanism, sees = settled(
-        mechanism or NoNoise(), server_sees, participation, len(data.users), rounds,
-        None if tiling is None else largest_tile(tiling, data, grid),
-    )  # fmt: skip
+        mechanism or NoNoise(), server_sees, participation, users, rounds, in_a_sum
+    )
     if isinstance(step, ThenField) and sees != "sums":
         raise ConfigurationError(
             "a single gradient of a residual field shows where its user is: train with"
@@ -91,18 +92,8 @@ def train(
     if tiling is not None:
         _check_tiling(engine, mechanism, model, recording.keep_uploads)
     public = _public(data, grid, model, has_guarantee(mechanism))
-    config = RunConfig(
-        grid,
-        mechanism,
-        sees,
-        rounds,
-        seed,
-        step,
-        participation,
-        tiling,
-        data=Fingerprint.of(data),
-        source=recording.source,
-    )
+    config = RunConfig(grid, mechanism, sees, rounds, seed, step, participation, tiling)
+    config = replace(config, data=Fingerprint.of(data), source=recording.source)
     return engine.play(Training(config.knowing(public), recording, public), data)
 
 
@@ -135,13 +126,13 @@ def _check_tiling(engine: Engine, mechanism: Mechanism, model: Model, keep_uploa
 def _public(data: Crowd, grid: Grid, model: Model, promised: bool) -> Public:
     """What the server knows before any user speaks."""
     stations = _public_stations(data, model, promised)
-    known = tuple(_distinct(stations[1])) if "stations" in model.calibrate else ()
+    known = tuple(np.unique(stations[1]).tolist()) if "stations" in model.calibrate else ()
     devices = tuple(data.devices.tolist()) if "devices" in model.calibrate else ()
     heights = None if model.buildings is None else _checked_heights(model.buildings, grid)
     return Public(*stations, Offsets(known, devices), heights, data.antennas)
 
 
-def _checked_heights(buildings: ArrayLike, grid: Grid) -> NDArray[np.float64]:
+def _checked_heights(buildings: ArrayLike, grid: Grid) -> Floats:
     heights = np.ascontiguousarray(checks.floats("buildings", buildings))
     if heights.shape != grid.shape or not np.isfinite(heights).all():
         raise ConfigurationError(
@@ -169,7 +160,3 @@ def _public_stations(data: Crowd, model: Model, promised: bool) -> Stations:
             " they are not taken from users' measurements: give stations=(positions, ids)"
         )
     return stations
-
-
-def _distinct(ids: Collection[Id]) -> list[Id]:
-    return np.unique(np.array(list(ids))).tolist()

@@ -2,14 +2,14 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._util.arrays import Array
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.ids import Id
-from veilmap.errors import DataError
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.public import seen_from
 from veilmap.geometry.grid import Grid
@@ -20,91 +20,61 @@ ServerSees = Literal["uploads", "sums"]
 """The trust model: single uploads (the paper's), or only their sum (secure aggregation)."""
 
 
+def checked_sees(value: str) -> ServerSees:
+    """The trust model that somebody named, if there is such a one."""
+    if value not in ("uploads", "sums"):
+        raise ConfigurationError(
+            f"server_sees is 'uploads' or 'sums', not {value!r}", "server_sees"
+        )
+    return cast("ServerSees", value)
+
+
 @dataclass(frozen=True)
 class SeenRound:
-    """One round of a server that sees every upload.
-
-    Attributes
-    ----------
-    broadcast : Broadcast
-    clients : tuple of ids
-    uploads : (n, M) float32
-        Their gradients as they arrived. Kept in single precision: no attack loses by it.
-    theta_gradient : (n, P) float
-    weight : (n,) int
-    """
+    """One round of a server that sees every upload of n users."""
 
     broadcast: Broadcast
     clients: tuple[ClientId, ...]
+    # (n, M): gradients as they arrived, in single precision: no attack loses by it.
     uploads: NDArray[np.float32] = field(repr=False)
-    theta_gradient: NDArray[np.float64] = field(repr=False)
-    weight: NDArray[np.int64] = field(repr=False)
+    theta_gradient: Floats = field(repr=False)  # (n, P)
+    weight: Ints = field(repr=False)  # (n,)
 
     def only(self, users: Set[ClientId]) -> "SeenRound":
         """What it shows of some users."""
         rows = [row for row, client in enumerate(self.clients) if client in users]
-        return SeenRound(
-            self.broadcast, tuple(self.clients[row] for row in rows), self.uploads[rows],
-            self.theta_gradient[rows], self.weight[rows],
-        )  # fmt: skip
+        clients, uploads = tuple(self.clients[row] for row in rows), self.uploads[rows]
+        theta, weight = self.theta_gradient[rows], self.weight[rows]
+        return SeenRound(self.broadcast, clients, uploads, theta, weight)
 
 
 @dataclass(frozen=True)
 class SeenSum:
-    """One round of a server that sees only the sum.
-
-    Attributes
-    ----------
-    broadcast : Broadcast
-    clients : tuple of ids
-        Who took part: secure aggregation hides what they sent, not that they did.
-    height_gradient : (M,) float
-        The weighted mean of their uploads.
-    theta_gradient : (P,) float
-    weight : int
-        The sum of their weights.
-    """
+    """One round of a server that sees only the sum."""
 
     broadcast: Broadcast
-    clients: tuple[ClientId, ...]
-    height_gradient: NDArray[np.float64] = field(repr=False)
-    theta_gradient: NDArray[np.float64] = field(repr=False)
-    weight: int
+    clients: tuple[ClientId, ...]  # secure aggregation hides what they sent, not that they did
+    height_gradient: Floats = field(repr=False)  # (M,): the weighted mean of their uploads
+    theta_gradient: Floats = field(repr=False)  # (P,)
+    weight: int  # the sum of their weights
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """Rounds that were kept, and what everybody knows.
-
-    Attributes
-    ----------
-    grid : Grid
-    mechanism : Mechanism
-        With its parameters, which are public.
-    base_stations : (B, 3) float
-        Public too; with ``bs`` a row for each id, so that those on one mast repeat its place.
-    rounds : mapping from round to SeenRound or SeenSum
-    server_sees : "uploads" or "sums"
-        Which of the two ``rounds`` holds.
-    radio_map : RadioMap or None
-        The map that came out, which the server has as well.
-    bs : (B,) ids, optional
-        Of the base stations, where their offsets were learned.
-    targets : set of ids, optional
-        Whom an attacker is after; by default everybody. All others still count where sums are
-        compared.
-    """
+    """Rounds that were kept, and what everybody knows."""
 
     grid: Grid
-    mechanism: Mechanism
-    base_stations: NDArray[np.float64] = field(repr=False)
+    mechanism: Mechanism  # with its parameters, which are public
+    # (B, 3): public too; with ``bs`` a row for each id, so that those on one mast repeat its place
+    base_stations: Floats = field(repr=False)
     rounds: Mapping[int, SeenRound | SeenSum] = field(default_factory=dict, repr=False)
-    server_sees: ServerSees = "uploads"
-    radio_map: RadioMap | None = field(default=None, repr=False)
-    bs: Array | None = field(default=None, repr=False)
+    server_sees: ServerSees = "uploads"  # which of the two ``rounds`` holds
+    radio_map: RadioMap | None = field(default=None, repr=False)  # that came out: it is public
+    bs: Array | None = field(default=None, repr=False)  # (B,): ids, where offsets were learned
+    # Whom an attacker is after, by default everybody; all others count where sums are compared.
     targets: Set[ClientId] | None = field(default=None, repr=False)
 
-    def knowing(self, stations: NDArray[np.float64], ids: Sequence[Id]) -> "Transcript":
+    def knowing(self, stations: Floats, ids: Sequence[Id]) -> "Transcript":
         """The same with these base stations, where it has none."""
         if len(self.base_stations):
             return self
@@ -138,20 +108,20 @@ class RoundRecorder:
     only: Collection[ClientId] | None = None
     _updates: list[Update] = field(default_factory=list, init=False)
 
-    def add(self, updates: list[Update]) -> None:
-        """Remember updates as they arrive."""
-        self._updates += [u for u in updates if self.only is None or u.client in self.only]
+    def add(self, update: Update) -> None:
+        """Remember an update."""
+        if self.only is None or update.client in self.only:
+            self._updates.append(update)
 
     def seen(self, broadcast: Broadcast) -> SeenRound:
         """The round as the server saw it."""
-        updates = self._updates
-        cells = broadcast.radio_map.grid.cells
+        updates, count = self._updates, len(self._updates)
+        heights = np.array([u.height_gradient for u in updates], dtype=np.float32)
+        theta = np.array([u.theta_gradient for u in updates], dtype=np.float64)
         return SeenRound(
             broadcast,
             tuple(update.client for update in updates),
-            np.array([u.height_gradient for u in updates], dtype=np.float32).reshape(-1, cells),
-            np.array([u.theta_gradient for u in updates], dtype=np.float64).reshape(
-                len(updates), -1
-            ),
+            heights.reshape(count, broadcast.radio_map.grid.cells),
+            theta.reshape(count, len(broadcast.radio_map.theta)),
             np.array([u.weight for u in updates], dtype=np.int64),
         )

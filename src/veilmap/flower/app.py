@@ -44,19 +44,18 @@ def node_settings(settings: Settings) -> Own:
             'the node\'s configuration names no data: data="/path/links.parquet"'
         )
     mechanism = mechanism_of(settings)
-    sums = trust_of(settings, mechanism) == "sums"
-    enrolment = _enrolment(settings) if sums else None
+    enrolment = _enrolment(settings) if trust_of(settings, mechanism) == "sums" else None
     data = Measurements.load(Path(str(settings["data"])))
     return Own(data, mechanism, _seed(settings), enrolment)
 
 
 def _enrolment(settings: Settings) -> Enrolment:
     """Who the node is and whom it knows; without that it takes part in no sum."""
-    for name in ("key", "roster", "account"):
+    needed = ("key", "roster", "account")
+    for name in needed:
         if name not in settings:
             raise ConfigurationError(f'the node\'s configuration names no {name}: {name}="/path"')
-    key, roster, account = (Path(str(settings[name])) for name in ("key", "roster", "account"))
-    return Enrolment.load(key, roster, account)
+    return Enrolment.load(*(Path(str(settings[name])) for name in needed))
 
 
 def mechanism_of(settings: Settings) -> Mechanism:

@@ -71,7 +71,8 @@ def _answer(mine: Own, message: Message, context: Context) -> Message:
     asked.broadcast.check()
     if mine.enrolment is None:
         return Message(records.answer(_updates(mine, asked)), reply_to=message)
-    content = _to_be_masked(mine, mine.enrolment, asked, masking.announced_in(context))
+    announced = Announcement.read(context.state)
+    content = _to_be_masked(mine, mine.enrolment, asked, announced)
     return Message(content, reply_to=message)
 
 
@@ -98,8 +99,7 @@ def _to_be_masked(
     if list(asked.users) != mine.data.users.tolist():
         raise ConfigurationError(f"this node does not speak for {', '.join(map(str, asked.users))}")
     scale = Scale.of(mine.mechanism, announced.nodes)
-    session, stage = announced.session, account.STAGES[2]
-    account.enter(enrolment.account, enrolment.owner, session, stage, mine.mechanism)
+    enrolment.enter(announced.session, account.CHARGED, mine.mechanism)
     return masking.vector(_packed(mine, asked, scale))
 
 

@@ -4,13 +4,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid as FlowerGrid
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Ints
 from veilmap.errors import ConfigurationError
-from veilmap.federation.engine import Gathered, Recorder
+from veilmap.federation.engine import Gathered
 from veilmap.federation.messages import ClientId, Update
 from veilmap.federation.participation import Turnout
 from veilmap.federation.server import RoundSum
@@ -23,28 +22,14 @@ _AFTER_DEADLINE = 5.0
 
 @dataclass
 class FlowerExchange:
-    """Users on Flower's nodes, which ``grid`` leads to.
-
-    Parameters
-    ----------
-    least_users : int
-        Wait for this many before the first round.
-    patience : float
-        Seconds to wait for them.
-    deadline : float
-        Seconds to wait for a round's answers; what comes later is not looked at.
-    poll : float
-        Seconds between looks.
-    least_cohort : int
-        What later rounds wait for: a run goes on without nodes that are lost on the way.
-    """
+    """Users on Flower's nodes, which ``grid`` leads to."""
 
     grid: FlowerGrid
-    least_users: int = 2
-    patience: float = 600.0
-    deadline: float = 60.0
-    poll: float = 0.5
-    least_cohort: int = 1
+    least_users: int = 2  # to wait for before the first round
+    patience: float = 600.0  # seconds to wait for them
+    deadline: float = 60.0  # seconds for a round's answers; what comes later is not looked at
+    poll: float = 0.5  # seconds between looks
+    least_cohort: int = 1  # for later rounds: a run goes on without nodes that it loses
     _homes: dict[ClientId, int] = field(default_factory=dict, init=False)
     _known: set[int] = field(default_factory=set, init=False)
     _silent: dict[int, float] = field(default_factory=dict, init=False)
@@ -73,48 +58,31 @@ class FlowerExchange:
                 )
             time.sleep(self.poll)
 
-    def tiles_of(self, tiles: Tiles) -> NDArray[np.int64]:
+    def tiles_of(self, tiles: Tiles) -> Ints:
         """Nodes reveal no tiles: `Simulation` says that it does not divide areas."""
         raise NotImplementedError
 
-    def collect(
-        self,
-        total: RoundSum,
-        users: Sequence[ClientId],
-        turnout: Turnout,
-        recorder: Recorder | None,
-    ) -> Gathered:
+    def collect(self, total: RoundSum, turnout: Turnout) -> Gathered:
         """Ask the nodes of those who turn out, and add up what came in time."""
-        asked = turnout.answering(users)
         by_node: dict[int, list[ClientId]] = {}
-        for user in asked:
+        for user in turnout.answering():
             by_node.setdefault(self._homes[user], []).append(user)
-        replies = self._ask(
-            MessageType.TRAIN,
-            {node: records.question(total.broadcast, own) for node, own in by_node.items()},
-            self.deadline,
-        )
+        questions = {node: records.question(total.broadcast, own) for node, own in by_node.items()}
+        replies = self._ask(MessageType.TRAIN, questions)
         updates: dict[ClientId, Update] = {}
         absent: dict[ClientId, str] = {}
         for node, own in by_node.items():
             answers, problem = _read(replies.get(node), own, self.deadline)
             updates |= answers
             absent |= {user: problem for user in own if user not in answers}
-        came = [updates[user] for user in users if user in updates]
-        total.add(came)
-        if recorder:
-            recorder.add([update for update in came if update.client not in total.refused])
+        total.add(updates[user] for user in turnout.users if user in updates)
         return Gathered(absent=absent)
 
     def _introduce(self, nodes: Iterable[int]) -> None:
         """Ask new nodes whom they speak for; a user who is known already keeps their node."""
         now = time.monotonic()
         new = [node for node in nodes if now >= self._silent.get(node, 0.0)]
-        if not new:
-            return
-        replies = self._ask(
-            MessageType.QUERY, {node: records.names([]) for node in new}, self.deadline
-        )
+        replies = self._ask(MessageType.QUERY, {node: records.names([]) for node in new})
         for node in new:
             reply = replies.get(node)
             try:
@@ -127,20 +95,18 @@ class FlowerExchange:
                 self._silent[node] = now + self.deadline  # ask again, but not at once
                 self._last_problem = f" ({error})"
 
-    def _ask(
-        self, kind: str, contents: Mapping[int, RecordDict], seconds: float
-    ) -> dict[int, Message]:
+    def _ask(self, kind: str, contents: Mapping[int, RecordDict]) -> dict[int, Message]:
         """Send a message to every node; replies by node, as far as they come in time."""
         # Flower names error replies after itself: they are told apart by what they answer.
         nodes = {}
         for node, content in contents.items():
             # A node that comes back later must not answer a round that is over. The seconds more
             # are so that our deadline comes first, with its own words.
-            message = Message(content, node, kind, ttl=seconds + _AFTER_DEADLINE)
+            message = Message(content, node, kind, ttl=self.deadline + _AFTER_DEADLINE)
             for sent in self.grid.push_messages([message]):
                 nodes[sent] = node
         replies: dict[int, Message] = {}
-        until = time.monotonic() + seconds
+        until = time.monotonic() + self.deadline
         while nodes and time.monotonic() < until:
             for reply in self.grid.pull_messages(list(nodes)):
                 sent = reply.metadata.reply_to_message_id

@@ -18,8 +18,8 @@ from typing import Literal
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Floats
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 from veilmap.privacy import noise
@@ -95,7 +95,7 @@ class NoiseMod(ABC):
             )
         return reply
 
-    def _chosen(self, reply: Message) -> Iterator[tuple[ArrayRecord, str, NDArray[np.float64]]]:
+    def _chosen(self, reply: Message) -> Iterator[tuple[ArrayRecord, str, Floats]]:
         for record in reply.content.array_records.values():
             for name in list(record):
                 values = record[name].numpy()
@@ -110,9 +110,7 @@ class NoiseMod(ABC):
                     )
                 yield record, name, values.astype(np.float64)
 
-    def _noisy(
-        self, values: NDArray[np.float64], place: NDArray[np.float64], context: Context, name: str
-    ) -> NDArray[np.float64]:
+    def _noisy(self, values: Floats, place: Floats, context: Context, name: str) -> Floats:
         # A counter in the node's own state: the same noise is never used twice.
         counts = context.state.config_records.get("veilmap", ConfigRecord())
         times = int(str(counts.get(name, 0)))
@@ -146,7 +144,7 @@ class GeometryAlignedMod(NoiseMod):
         )
 
 
-def _arrays(message: Message, grid: Grid) -> dict[str, NDArray[np.float64]]:
+def _arrays(message: Message, grid: Grid) -> dict[str, Floats]:
     """The received arrays with one entry per cell, by name."""
     return {
         name: array.numpy().astype(np.float64)

@@ -103,10 +103,8 @@ def read_answer(content: RecordDict) -> list[Update]:
     """What the server was sent; values are checked later, with the round's sum."""
     arrays, facts = _unpacked(content)
     try:
-        users = json.loads(facts["users"])
-        rows = list(
-            zip(users, facts["weights"], arrays["heights"], arrays["propagation"], strict=True)
-        )
+        users, weights = json.loads(facts["users"]), facts["weights"]
+        rows = zip(users, weights, arrays["heights"], arrays["propagation"], strict=True)
         return [
             Update(user, int(facts["round"]), int(weight), heights, theta)
             for user, weight, heights, theta in rows

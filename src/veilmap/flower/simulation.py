@@ -22,9 +22,8 @@ from veilmap.errors import ConfigurationError
 from veilmap.federation.rounds import Training
 from veilmap.federation.run import Run
 from veilmap.flower.client import Own, client_app
-from veilmap.flower.secagg import account
 from veilmap.flower.secagg.engine import exchange_for
-from veilmap.flower.secagg.enrolment import Enrolment, Roster, fingerprint, write_key, write_roster
+from veilmap.flower.secagg.enrolment import Enrolment, Roster, enrol, write_roster
 
 # Simulated nodes fail at once or not at all, and some machines are slow.
 _NO_HURRY = 3600.0
@@ -119,6 +118,7 @@ def _played(
     return outcome[0]
 
 
+@dataclass
 class _WhileItRuns:
     """Flower's link to its nodes while there are any.
 
@@ -126,9 +126,8 @@ class _WhileItRuns:
     never answer, it would keep the whole process from ending.
     """
 
-    def __init__(self, grid: FlowerGrid, ended: Event) -> None:
-        self._grid = grid
-        self._ended = ended
+    _grid: FlowerGrid
+    _ended: Event
 
     def __getattr__(self, name: str) -> Any:
         if self._ended.is_set():
@@ -138,10 +137,8 @@ class _WhileItRuns:
 
 def _enrol(nodes: int, folder: Path) -> None:
     """Give every node a key, an account and the roster of all."""
-    public = {}
-    for number in range(nodes):
-        public[str(number)] = key = write_key(folder / f"{number}.key")
-        account.enrol(folder / f"{number}.account", fingerprint(key))
+    numbers = [str(number) for number in range(nodes)]
+    public = {own: enrol(folder / f"{own}.key", folder / f"{own}.account") for own in numbers}
     write_roster(public, folder / _ROSTER)
 
 

@@ -179,7 +179,7 @@ class OpenRun:
         """What the server saw; rounds, by default all kept ones, are read when looked at."""
         radio_map = self.radio_map()
         seen = _SeenRounds(self.folder, radio_map, rounds or self.kept_rounds)
-        return transcript_of(self.folder, self.config, radio_map, seen)
+        return transcript_of(self.config, radio_map, self.folder.base_stations(), seen)
 
     def witness(self) -> Witness:
         """A view of attackable rounds, with the measurements where they are at hand."""

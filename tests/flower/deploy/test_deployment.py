@@ -146,7 +146,7 @@ def test_in_a_sum_every_user_has_a_node(tmp_path):
     done = veilmap("federation", "init", tmp_path / "fed", "--data", tmp_path / "links.csv",
                    "--server-sees", "sums")  # fmt: skip
     assert done.returncode == 2
-    assert "5 users need --nodes 5" in done.stderr
+    assert "5 users need as many nodes, not 3 (--nodes)" in done.stderr
 
 
 def test_a_federation_that_is_down_says_so(made):

@@ -7,8 +7,7 @@ import socket
 import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from typing import Any
 
 from veilmap import __version__
 from veilmap._util import files
@@ -16,11 +15,13 @@ from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import ServerSees
 from veilmap.flower.deploy import certificates, templates
-from veilmap.flower.secagg import account, enrolment
+from veilmap.flower.secagg.enrolment import enrol, write_roster
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.mechanisms import Mechanism
 
 _FILE = "federation.json"
+Settings = dict[str, Any]
+
 LINK = "dep"  # what Flower's configuration calls the server
 
 
@@ -28,13 +29,8 @@ LINK = "dep"  # what Flower's configuration calls the server
 class Federation:
     """A federation's folder and what it was made with.
 
-    Attributes
-    ----------
-    folder : Path
-    host, port : str, int
-        Where the SuperLink listens for nodes. The operator's commands reach it on the port after
-        it, and nodes' own processes reach each other on those that follow, all on loopback.
-    nodes : int
+    The SuperLink listens for nodes on ``host`` and ``port``. The operator's commands reach it on
+    the port after it, and nodes' own processes on those that follow, all on loopback.
     """
 
     folder: Path
@@ -149,12 +145,13 @@ def init(
     users = data.users.tolist()
     if len(users) < nodes:
         raise ConfigurationError(
-            f"{nodes} nodes need measurements of as many users, not {len(users)}"
+            f"{nodes} nodes need measurements of as many users, not {len(users)}", "nodes"
         )
     if server_sees == "sums" and len(users) != nodes:
         raise ConfigurationError(
-            f"in a sum every user has a node of their own: {len(users)} users need --nodes"
-            f" {len(users)}"
+            f"in a sum every user has a node of their own: {len(users)} users need as many nodes,"
+            f" not {nodes}",
+            "nodes",
         )
     made = Federation(folder.resolve(), host, port or _free_port(nodes), nodes)
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,46 +160,37 @@ def init(
     certificates.write_authority(tls)
     certificates.write_server(tls, _names(host), days)
     _write_secrets(made)
-    common = _settings(mechanism, server_sees) | ({} if seed is None else {"seed": seed})
     public = {node: enrol(made.key(node), made.account(node)) for node in made.names}
-    enrolment.write_roster(public, made.roster)
-    roster = {"roster": str(made.roster)} if server_sees == "sums" else {}
+    write_roster(public, made.roster)
+    common = _settings(mechanism, server_sees) | ({} if seed is None else {"seed": seed})
+    if server_sees == "sums":
+        common["roster"] = str(made.roster)
     for number, node in enumerate(made.names):
         own = data.select([user in users[number::nodes] for user in data.user.tolist()])
-        file = made.folder / "data" / f"{node}.parquet"
-        file.parent.mkdir(exist_ok=True)
-        own.save(file)
-        settings = {"data": str(file)} | common
-        if server_sees == "sums":
-            settings |= {"key": str(made.key(node)), "account": str(made.account(node)), **roster}
-        files.write_text(templates.node_config(settings), folder / "nodes" / f"{node}.config")
-    run = {
-        "rounds": rounds, "out": str(made.folder / "run"), "cell-size": grid.cell_size,
-        "rows": grid.shape[0], "columns": grid.shape[1], "west": grid.origin[0],
-        "south": grid.origin[1], "crs": grid.crs or "", "least-users": nodes,
-        "deadline": 60.0, **common, **roster,
-    }  # fmt: skip
+        _write_node(made, node, own, common)
+    (rows, columns), (west, south) = grid.shape, grid.origin
+    run: Settings = {"rounds": rounds, "out": str(made.folder / "run"), "least-users": nodes}
+    run |= {"cell-size": grid.cell_size, "rows": rows, "columns": columns}
+    run |= {"west": west, "south": south, "crs": grid.crs or "", "deadline": 60.0} | common
+    config = templates.flower_config(LINK, made.control, tls.resolve() / "ca.crt")
     files.write_text(templates.app(run, __version__), folder / "app" / "pyproject.toml")
-    files.write_text(
-        templates.flower_config(LINK, made.control, tls.resolve() / "ca.crt"),
-        folder / "flwr" / "config.toml",
-    )
+    files.write_text(config, folder / "flwr" / "config.toml")
     _write_start_files(made)
     about = asdict(made) | {"folder": None, "veilmap": __version__}
     files.write_json(about, folder / _FILE)  # last: a folder without it is not finished
     return made
 
 
-def enrol(key: Path, own_account: Path) -> EllipticCurvePublicKey:
-    """Make a node's key pair and open its account; the public half is a line for the roster."""
-    for path in (key, own_account):
-        if path.exists():
-            raise ConfigurationError(
-                f"{path} is there already: a new key would part it from its account"
-            )
-    public = enrolment.write_key(key)
-    account.enrol(own_account, enrolment.fingerprint(public))
-    return public
+def _write_node(made: Federation, node: str, data: Measurements, common: Settings) -> None:
+    """A node's measurements and its configuration."""
+    file = made.folder / "data" / f"{node}.parquet"
+    file.parent.mkdir(exist_ok=True)
+    data.save(file)
+    settings = {"data": str(file)} | common
+    if "roster" in common:  # the server sees only sums
+        settings |= {"key": str(made.key(node)), "account": str(made.account(node))}
+    config = templates.node_config(settings)
+    files.write_text(config, made.folder / "nodes" / f"{node}.config")
 
 
 def _write_secrets(made: Federation) -> None:
@@ -244,11 +232,10 @@ def _names(host: str) -> list[str]:
     return list(dict.fromkeys([host, "127.0.0.1", "localhost"]))
 
 
-def _settings(mechanism: Mechanism, server_sees: ServerSees) -> dict[str, float | str]:
+def _settings(mechanism: Mechanism, server_sees: ServerSees) -> Settings:
     """A mechanism as configurations spell it; nodes and the server get the same."""
-    values = {field.name.replace("_", "-"): getattr(mechanism, field.name)
-              for field in fields(mechanism)}  # fmt: skip
-    known = {name: value for name, value in values.items() if value is not None}
+    given = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
+    known = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
     return {"mechanism": mechanism.name, "server-sees": server_sees, **known}
 
 
@@ -270,7 +257,7 @@ def _free_port(nodes: int) -> int:
             first: int = probe.getsockname()[1]
         if first + nodes + 1 < 65536 and all(_is_free(first + k) for k in range(nodes + 2)):
             return first
-    raise ConfigurationError("no free ports found; name one with --port")
+    raise ConfigurationError("no free ports found; name one", "port")
 
 
 def _is_free(port: int) -> bool:

@@ -53,17 +53,9 @@ _MOST_BYTES = 2**20  # of an app's settings
 
 
 def check_app(content: bytes) -> None:
-    """Refuse an app (a Flower App Bundle) that is not veilmap's own.
+    """Refuse an app (a Flower App Bundle, a zip archive) that is not veilmap's own.
 
-    Parameters
-    ----------
-    content : bytes
-        A zip archive, as it came with a run.
-
-    Raises
-    ------
-    VeilmapError
-        If it cannot be read, brings files of its own or names other components.
+    It must be readable, bring no files of its own and name no other components.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -89,11 +81,8 @@ def reply_to(message: Message, context: Context, app: bytes, client: ClientApp) 
     try:
         check_app(app)
     except VeilmapError as error:
-        log(
-            ERROR, "Refused the app of run %s: %s; this node runs no client but veilmap's own",
-            context.run_id, error,
-        )  # fmt: skip
         reason = "this node runs no client but veilmap's own"
+        log(ERROR, "Refused the app of run %s: %s; %s", context.run_id, error, reason)
         return Message(Error(ErrorCode.INVALID_FAB, reason), reply_to=message)
     try:
         return client(message, context)
@@ -104,14 +93,9 @@ def reply_to(message: Message, context: Context, app: bytes, client: ClientApp) 
 
 
 class Answering:
-    """The client's side of a SuperNode that runs on this host.
+    """The client's side of a SuperNode that hands messages out at an address of this host.
 
-    Attributes
-    ----------
-    address : str
-        Where the SuperNode hands messages out.
-    secret : bytes
-        Shared with it, so that nobody else on this host takes the node's messages.
+    They share a secret, so that nobody else on this host takes the node's messages.
     """
 
     def __init__(self, address: str, secret: bytes) -> None:
@@ -144,10 +128,10 @@ class Answering:
 
     def _connected(self, interceptor: ProtobufClientInterceptor) -> RuntimeHttpClient:
         version = RuntimeVersionHttpInterceptor(component_name="flwr-clientapp")
+        both = [version, interceptor]
         return RuntimeHttpClient.from_server_address(
-            self.address, insecure=True, root_certificates=None,
-            interceptors=[version, interceptor],
-        )  # fmt: skip
+            self.address, insecure=True, root_certificates=None, interceptors=both
+        )
 
 
 def _beat(task: RuntimeHttpClient) -> bool:

@@ -30,12 +30,16 @@ _started: list[subprocess.Popen[bytes]] = []
 
 @dataclass(frozen=True)
 class Process:
-    """One process: its name, its id, whether it runs, and where it writes."""
+    """One process: its name, its id if it runs, and where it writes."""
 
     name: str
     pid: int | None
-    running: bool
     log: Path
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self.pid is not None
 
 
 def up(federation: Federation) -> list[Process]:
@@ -59,11 +63,8 @@ def up(federation: Federation) -> list[Process]:
 
 def status(federation: Federation) -> list[Process]:
     """Every process of the federation."""
-    found = []
-    for name in ("superlink", "superexec", *federation.names):
-        pid = _running(federation, name)
-        found.append(Process(name, pid, pid is not None, _log(federation, name)))
-    return found
+    names = ("superlink", "superexec", *federation.names)
+    return [Process(name, _running(federation, name), _log(federation, name)) for name in names]
 
 
 def down(federation: Federation) -> list[Process]:
@@ -174,10 +175,8 @@ def _register(federation: Federation, node: str) -> None:
     done = federation.folder / "state" / f"{node}.registered"
     if done.exists():
         return
-    public = federation.key(node)
-    found = _flwr(
-        federation, "supernode", "register", f"{public}.pub", LINK, quiet=True
-    )  # the SuperLink keeps it in its database
+    public = f"{federation.key(node)}.pub"  # the SuperLink keeps it in its database
+    found = _flwr(federation, "supernode", "register", public, LINK, quiet=True)
     if found.returncode:
         said = (found.stdout + found.stderr).strip()
         raise ConfigurationError(f"{node} could not be registered: {said[-300:]}")
@@ -198,10 +197,8 @@ def _runs(federation: Federation) -> dict[str, str]:
 def _flwr(
     federation: Federation, *arguments: str, quiet: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [tool("flwr"), *arguments], env=os.environ | federation.environment, check=False, text=True,
-        stdout=subprocess.PIPE if quiet else None, stderr=subprocess.PIPE if quiet else None,
-    )  # fmt: skip
+    command, env = [tool("flwr"), *arguments], os.environ | federation.environment
+    return subprocess.run(command, env=env, check=False, text=True, capture_output=quiet)
 
 
 def _running(federation: Federation, name: str) -> int | None:
@@ -216,10 +213,8 @@ def _running(federation: Federation, name: str) -> int | None:
 def _is_ours(pid: int, federation: Federation) -> bool:
     """Whether that process was started from this folder: numbers are given out again."""
     try:
-        command = subprocess.run(
-            ["ps", "-ww", "-o", "command=", "-p", str(pid)],  # -ww: never cut the line
-            capture_output=True, text=True, check=False,
-        ).stdout  # fmt: skip
+        ps = ["ps", "-ww", "-o", "command=", "-p", str(pid)]  # -ww: never cut the line
+        command = subprocess.run(ps, capture_output=True, text=True, check=False).stdout
     except OSError:
         return False
     ours = any(name in command for name in ("flower-superexec", "veilmap.flower.deploy."))

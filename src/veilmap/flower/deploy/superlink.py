@@ -14,7 +14,7 @@ import hmac
 import socket
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,7 @@ from flwr.supercore.auth.typing import AccountInfo
 from flwr.supercore.http_logging import get_uvicorn_log_config
 from flwr.supercore.logger import console_handler
 from flwr.superlink.auth_plugin import NoOpControlAuthnPlugin
-from flwr.superlink.cli.flower_superlink import (
-    SuperLinkLifespan,
-    _parse_superlink_lifespan_config,
-)
+from flwr.superlink.cli.flower_superlink import SuperLinkLifespan, _parse_superlink_lifespan_config
 from flwr.superlink.main import create_app
 
 # What a registered node calls. Flower's fleet API can also register nodes, which is the
@@ -51,20 +48,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+@dataclass
 class Doors:
-    """An ASGI app whose public port lets only the calls of nodes in.
+    """The SuperLink's app, of whose calls the public port lets only those of nodes in.
 
-    Attributes
-    ----------
-    app : ASGI app
-        All of the SuperLink.
-    private : (str, int)
-        The address whose connections reach all of it. What a connection's own end is called
-        comes from the operating system; a request cannot choose it.
+    Connections to the ``private`` address reach all of it. What a connection's own end is called
+    comes from the operating system; a request cannot choose it.
     """
 
-    def __init__(self, app: App, private: tuple[str, int]) -> None:
-        self.app, self.private = app, private
+    app: App
+    private: tuple[str, int]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer that there is nothing here."""

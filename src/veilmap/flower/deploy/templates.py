@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 # The app of a run: the only one that nodes answer to.
-COMPONENTS = {
-    "serverapp": "veilmap.flower.app:server",
-    "clientapp": "veilmap.flower.app:client",
-}
+COMPONENTS = {"serverapp": "veilmap.flower.app:server", "clientapp": "veilmap.flower.app:client"}
 
 
 def node_config(settings: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 
 # Of a session, in their order; each is answered once.
 STAGES = ("setup", "share_keys", "collect_masked_vectors", "agree", "unmask")
-_CHARGED = STAGES[2]  # the only one that touches data
+CHARGED = STAGES[2]  # the only one that touches data
 
 _USER = "this node's"
 _PATIENCE = 30.0  # seconds to wait for another process of this node
@@ -27,27 +27,13 @@ _PATIENCE = 30.0  # seconds to wait for another process of this node
 
 @dataclass(frozen=True)
 class NodeAccount:
-    """What a node has done so far.
+    """What a node has done so far."""
 
-    Attributes
-    ----------
-    owner : str
-        Fingerprint of the node's public key.
-    session : int
-        The newest session it took part in; it never joins an older one.
-    stage : str
-        The last stage of it that was answered; empty before the first session.
-    answers : int
-        Sums that hold a contribution of this node.
-    mechanism : mapping or None
-        By which they were protected; None before the first.
-    """
-
-    owner: str
-    session: int = 0
-    stage: str = ""
-    answers: int = 0
-    mechanism: dict[str, Any] | None = None
+    owner: str  # fingerprint of the node's public key
+    session: int = 0  # the newest one it took part in; it never joins an older one
+    stage: str = ""  # the last one of it that was answered; empty before the first session
+    answers: int = 0  # sums that hold a contribution of this node
+    mechanism: dict[str, Any] | None = None  # by which they were protected; None before the first
 
 
 def enrol(path: Path, owner: str) -> None:
@@ -68,7 +54,7 @@ def enter(path: Path, owner: str, session: int, stage: str, mechanism: Mechanism
     with files.locked(_lock(path), wait=_PATIENCE):
         before = load(path, owner)
         after = _advanced(before, session, stage)
-        if stage == _CHARGED:
+        if stage == CHARGED:
             after = _charged(after, mechanism)
         files.write_json(asdict(after), path)
 
@@ -80,14 +66,14 @@ def load(path: Path, owner: str) -> NodeAccount:
             f"the account {path} is missing, and with it what this node has spent: restore it, or"
             " enrol the node with a new key"
         )
-    damaged = f"the account {path} is damaged, and with it what this node has spent"
     try:
         account = NodeAccount(**json.loads(path.read_text(encoding="utf-8")))
-        sound = account.session >= 0 and account.answers >= 0 and account.stage in ("", *STAGES)
+        if account.session < 0 or account.answers < 0 or account.stage not in ("", *STAGES):
+            raise ValueError("a number or stage that no account comes to")
     except (TypeError, ValueError) as error:
-        raise PrivacyError(damaged) from error
-    if not sound:
-        raise PrivacyError(damaged)
+        raise PrivacyError(
+            f"the account {path} is damaged, and with it what this node has spent"
+        ) from error
     if account.owner != owner:
         raise PrivacyError(f"the account {path} belongs to another node's key")
     return account

@@ -5,7 +5,7 @@ place that touches it. What nodes sign beside it travels in a record of our own 
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 from numpy.typing import NDArray
 
 from veilmap.errors import PrivacyError
-from veilmap.federation.engine import Gathered, Recorder
+from veilmap.federation.engine import Gathered
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Turnout
 from veilmap.federation.rounds import Training
@@ -37,7 +37,7 @@ from veilmap.flower.secagg.session import AGREE, RECORD, Advert, Announcement, V
 from veilmap.flower.secagg.whole_numbers import MODULUS, Scale
 from veilmap.privacy.mechanisms import Mechanism
 
-Ask = Callable[[str, Mapping[int, RecordDict], float], dict[int, Message]]
+Ask = Callable[[str, Mapping[int, RecordDict]], dict[int, Message]]
 
 
 @dataclass
@@ -52,16 +52,10 @@ class SecureExchange(FlowerExchange):
     roster: Roster = field(kw_only=True)
     _session: int = field(default=0, init=False)
 
-    def collect(
-        self,
-        total: RoundSum,
-        users: Sequence[ClientId],
-        turnout: Turnout,
-        recorder: Recorder | None,
-    ) -> Gathered:
+    def collect(self, total: RoundSum, turnout: Turnout) -> Gathered:
         """Have those who turn out mask their answers; the sum stays sealed until it is paid for."""
         masking.strengthen()  # both sides must make the same masks
-        asked = turnout.answering(users)
+        asked = turnout.answering()
         homes = {self._homes[user]: user for user in asked}
         # More than half, so that no two groups of nodes can open different sums.
         least = max(int(total.least_answers[0]), len(homes) // 2 + 1)
@@ -236,25 +230,22 @@ class _Post:
             asked = ConfigRecord(dict(content.config_records[RECORD_KEY_CONFIGS]))
             asked[Key.STAGE] = AGREE
             questions[node] = RecordDict({RECORD_KEY_CONFIGS: asked})
-        view = self._view(next(iter(contents.values())))
+        told: Any = next(iter(questions.values())).config_records[RECORD_KEY_CONFIGS]
+        here, gone = told[Key.ACTIVE_NODE_ID_LIST], told[Key.DEAD_NODE_ID_LIST]
+        view = View(self.announced, self._adverts, self._masked, here, gone).message()
         agreed: dict[int, bytes] = {}
         for reply in self._sound(AGREE, questions):
             node = reply.metadata.src_node_id
             signature: Any = reply.content.config_records[RECORD]["signature"]
-            if self.roster.signed(self._adverts[node].name, signature, view.message()):
+            if self.roster.signed(self._adverts[node].name, signature, view):
                 agreed[node] = signature
             else:
                 self._note(node, AGREE, "signed another view than everybody was told")
         return agreed
 
-    def _view(self, content: RecordDict) -> View:
-        told: Any = content.config_records[RECORD_KEY_CONFIGS]
-        here, gone = told[Key.ACTIVE_NODE_ID_LIST], told[Key.DEAD_NODE_ID_LIST]
-        return View(self.announced, self._adverts, self._masked, here, gone)
-
     def _sound(self, stage: str, contents: Mapping[int, RecordDict]) -> list[Message]:
         """The replies that can be used."""
-        replies = self.ask(MessageType.TRAIN, contents, self.deadline)
+        replies = self.ask(MessageType.TRAIN, contents)
         sound = []
         for node, content in contents.items():
             problem = _problem(replies.get(node), self.deadline, content)

@@ -13,19 +13,13 @@ from functools import cached_property
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_ssh_private_key,
-    load_ssh_public_key,
-)
 
 from veilmap._util import files
-from veilmap.errors import PrivacyError
+from veilmap.errors import ConfigurationError, PrivacyError
+from veilmap.flower.secagg import account as accounts
+from veilmap.privacy.mechanisms import Mechanism
 
 _CURVE = ec.SECP384R1
 _ECDSA = ec.ECDSA(hashes.SHA384())
@@ -45,7 +39,12 @@ class Roster:
             lines = files.existing(path).read_text(encoding="utf-8").splitlines()
             for line in filter(None, map(str.strip, lines)):
                 kind, text, name = line.split()
-                keys[_new(name, keys)] = _curve_key(load_ssh_public_key(f"{kind} {text}".encode()))
+                key = serialization.load_ssh_public_key(f"{kind} {text}".encode())
+                if name in keys:
+                    raise ValueError(f"{name} is there twice")
+                if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != _CURVE.name:
+                    raise ValueError("nodes have ECDSA keys of 384 bits")
+                keys[name] = key
         except (ValueError, UnsupportedAlgorithm) as error:
             raise PrivacyError(f"the roster {path} is not a list of node keys: {error}") from error
         if len({as_text(key) for key in keys.values()}) < len(keys):
@@ -87,7 +86,7 @@ class Enrolment:
     def load(cls, key: Path, roster: Path, account: Path) -> "Enrolment":
         """What a node's configuration names."""
         try:
-            own = load_ssh_private_key(files.existing(key).read_bytes(), None)
+            own = serialization.load_ssh_private_key(files.existing(key).read_bytes(), None)
         except (ValueError, UnsupportedAlgorithm) as error:
             raise PrivacyError(f"{key} is not a node's private key: {error}") from error
         if not isinstance(own, ec.EllipticCurvePrivateKey):
@@ -101,12 +100,16 @@ class Enrolment:
 
     @property
     def owner(self) -> str:
-        """Whose account it is: a fingerprint of the public key."""
+        """Whose account it is."""
         return fingerprint(self.key.public_key())
 
     def sign(self, message: bytes) -> bytes:
         """A signature of this node's."""
         return self.key.sign(message, _ECDSA)
+
+    def enter(self, session: int, stage: str, mechanism: Mechanism) -> None:
+        """Note durably that this node answers a stage, or refuse it; see `account.enter`."""
+        accounts.enter(self.account, self.owner, session, stage, mechanism)
 
 
 def write_key(path: Path) -> ec.EllipticCurvePublicKey:
@@ -115,7 +118,8 @@ def write_key(path: Path) -> ec.EllipticCurvePublicKey:
     The file of the public half is the node's line of the roster.
     """
     key = ec.generate_private_key(_CURVE())
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    kind, bare = serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    private = key.private_bytes(serialization.Encoding.PEM, kind, bare)
     files.write_text(private.decode(), path, secret=True)
     public = key.public_key()
     write_roster({path.name: public}, path.with_name(path.name + ".pub"))
@@ -129,7 +133,8 @@ def write_roster(keys: Mapping[str, ec.EllipticCurvePublicKey], path: Path) -> N
 
 def as_text(key: ec.EllipticCurvePublicKey) -> str:
     """A public key as OpenSSH writes it."""
-    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    openssh = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    return key.public_bytes(*openssh).decode()
 
 
 def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
@@ -137,13 +142,13 @@ def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
     return hashlib.sha256(as_text(key).encode()).hexdigest()
 
 
-def _new(name: str, keys: Mapping[str, object]) -> str:
-    if name in keys:
-        raise ValueError(f"{name} is there twice")
-    return name
-
-
-def _curve_key(key: object) -> ec.EllipticCurvePublicKey:
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, _CURVE):
-        raise ValueError("nodes have ECDSA keys of 384 bits")
-    return key
+def enrol(key: Path, account: Path) -> ec.EllipticCurvePublicKey:
+    """Make a node's key pair and open its account; the public half is a line for the roster."""
+    for path in (key, account):
+        if path.exists():
+            raise ConfigurationError(
+                f"{path} is there already: a new key would part it from its account"
+            )
+    public = write_key(key)
+    accounts.enrol(account, fingerprint(public))
+    return public

@@ -20,18 +20,14 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from flwr.common.secure_aggregation.crypto.symmetric_encryption import decrypt
-from flwr.common.secure_aggregation.secaggplus_constants import (
-    RECORD_KEY_CONFIGS,
-    RECORD_KEY_STATE,
-    Key,
-    Stage,
-)
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_STATE as STATE
 from flwr.compat.common.recorddict_compat import fitres_to_recorddict
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Floats, Ints
 from veilmap.errors import PrivacyError
 from veilmap.flower import records
-from veilmap.flower.secagg import account, sharing
+from veilmap.flower.secagg import sharing
 from veilmap.flower.secagg.enrolment import Enrolment
 from veilmap.flower.secagg.session import AGREE, RECORD, Advert, Announcement, View
 from veilmap.flower.secagg.whole_numbers import MODULUS, Scale
@@ -57,12 +53,7 @@ def mask(
     return _ANSWERS[stage](_Turn(message, context, call_next, enrolment, mechanism))
 
 
-def announced_in(context: Context) -> Announcement:
-    """The session that this node takes part in."""
-    return Announcement.read(context.state)
-
-
-def vector(values: NDArray[np.float64]) -> RecordDict:
+def vector(values: Floats) -> RecordDict:
     """A vector as Flower's SecAgg+ takes it; its weight is the same for everybody."""
     result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([values]), 1, {})
     return fitres_to_recorddict(result, keep_input=False)
@@ -86,7 +77,7 @@ class _Turn:
     @property
     def me(self) -> int:
         """The number that this node was given when the session began."""
-        return int(self.context.state.config_records[RECORD_KEY_STATE]["nid"])  # type: ignore[arg-type]
+        return int(self.context.state.config_records[STATE]["nid"])  # type: ignore[arg-type]
 
     def whole(self, name: str) -> int:
         """A whole number that the server said."""
@@ -107,15 +98,14 @@ class _Turn:
     @property
     def announced(self) -> Announcement:
         """What this node signed when the session began."""
-        return announced_in(self.context)
+        return Announcement.read(self.context.state)
 
     def enter(self, session: int, stage: str) -> None:
         """Note durably that this stage is answered, before anything else changes.
 
         Each stage is answered once; that of the vectors is noted where it is paid for.
         """
-        own = self.enrolment
-        account.enter(own.account, own.owner, session, stage, self.mechanism)
+        self.enrolment.enter(session, stage, self.mechanism)
 
     def proceed(self) -> Message:
         """Let Flower's SecAgg+ answer."""
@@ -198,7 +188,7 @@ def _share_keys(turn: _Turn) -> Message:
     adverts = []
     for node, pair in keys.items():
         told = signed.get(node)
-        if not _is_pair(pair, bytes) or not _is_pair(told, bytes) or not _is_number(node):
+        if not (_is_pair(pair) and _is_pair(told) and node.isascii() and node.isdigit()):
             raise PrivacyError("the server shows keys without the names and signatures to them")
         name, signature = told
         advert = Advert(int(node), name.decode(errors="replace"), *pair)
@@ -214,12 +204,8 @@ def _share_keys(turn: _Turn) -> Message:
     return turn.proceed()
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
-def _is_pair(value: Any, kind: type) -> bool:
-    return isinstance(value, list) and [type(part) for part in value] == [kind, kind]
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and [type(part) for part in value] == [bytes, bytes]
 
 
 def _check_adverts(adverts: Collection[Advert], turn: _Turn) -> None:
@@ -263,7 +249,7 @@ def _answer(turn: _Turn) -> Message:
 
 def _check_shares(turn: _Turn, peers: Collection[int]) -> None:
     """Open all shares before anything is paid for; Flower opens them after the answer."""
-    state: Any = turn.context.state.config_records[RECORD_KEY_STATE]
+    state: Any = turn.context.state.config_records[STATE]
     secrets = dict(zip(state["ss2_dict:K"], state["ss2_dict:V"], strict=True))
     sealed = turn.asked.get(Key.CIPHERTEXT_LIST)
     try:
@@ -327,9 +313,7 @@ _ANSWERS: dict[Any, Callable[[_Turn], Message]] = {
 }
 
 
-def pseudo_random(
-    seed: bytes, bound: int, shapes: list[tuple[int, ...]]
-) -> list[NDArray[np.int64]]:
+def pseudo_random(seed: bytes, bound: int, shapes: list[tuple[int, ...]]) -> list[Ints]:
     """Masks below ``bound``, a power of two, out of a secret: AES-256 in counter mode."""
     key = hashlib.sha256(b"veilmap masks" + seed).digest()
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()

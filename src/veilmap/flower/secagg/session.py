@@ -29,28 +29,14 @@ _PURPOSE = "veilmap secure sum 1"  # no signature of ours can be taken for anoth
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a session is about; the same for everybody.
+    """What a session is about; the same for everybody."""
 
-    Attributes
-    ----------
-    session : int
-        Larger than all before it.
-    round : int
-        Of the training, from 0.
-    cohort : int
-        How many users were asked: shares of noise depend on it.
-    nodes, threshold : int
-        How many nodes there are, and with how many the sum may be opened.
-    broadcast : str
-        Digest of what is broadcast: the map, θ, the mechanism.
-    """
-
-    session: int
-    round: int
-    cohort: int
+    session: int  # larger than all before it
+    round: int  # of the training, from 0
+    cohort: int  # how many users were asked: shares of noise depend on it
     nodes: int
-    threshold: int
-    broadcast: str
+    threshold: int  # with how many nodes the sum may be opened
+    broadcast: str  # digest of the map, θ and the mechanism
 
     def record(self) -> ConfigRecord:
         """For a message."""

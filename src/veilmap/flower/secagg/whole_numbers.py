@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilmap._util.arrays import Floats
 from veilmap.errors import PrivacyError
 from veilmap.federation.messages import Update
 from veilmap.federation.server import OpenedSum
@@ -19,18 +19,10 @@ _LARGEST_SLOPE = 4096.0
 
 @dataclass(frozen=True)
 class Scale:
-    """How numbers become whole ones; the server and every node compute the same one.
+    """How numbers become whole ones; the server and every node compute the same one."""
 
-    Attributes
-    ----------
-    largest : int
-        R: entries lie within ±R, and nodes · 2R < 2³², so that a sum never wraps around.
-    heights, propagation : float
-        What one step is worth; 1 where the mechanism sends whole numbers anyway.
-    """
-
-    largest: int
-    heights: float
+    largest: int  # R: entries lie within ±R, and nodes · 2R < 2³², so that no sum wraps around
+    heights: float  # what one step is worth; 1 where the mechanism sends whole numbers anyway
     propagation: float
 
     @classmethod
@@ -42,7 +34,7 @@ class Scale:
         heights = _LARGEST_LINKS * mechanism.largest_upload() / largest
         return cls(largest, heights, _LARGEST_LINKS * _LARGEST_SLOPE / largest)
 
-    def pack(self, update: Update) -> NDArray[np.float64]:
+    def pack(self, update: Update) -> Floats:
         """One vector (1, J_i, J_i · heights, J_i · θ's gradient), in steps.
 
         J_i is among the numbers that are masked: it would tell users apart.
@@ -50,7 +42,7 @@ class Scale:
         heights = update.weight * update.height_gradient / self.heights
         propagation = update.weight * update.theta_gradient / self.propagation
         numbers = np.concatenate([[1.0, update.weight], heights, propagation])
-        whole: NDArray[np.float64] = np.rint(numbers)
+        whole: Floats = np.rint(numbers)
         if not np.abs(whole).max() <= self.largest:
             raise PrivacyError(
                 f"an answer of {np.abs(whole).max():.3g} steps does not fit the sum's range of"
@@ -58,7 +50,7 @@ class Scale:
             )
         return whole
 
-    def unpack(self, total: NDArray[np.float64], nodes: int, cells: int) -> OpenedSum | None:
+    def unpack(self, total: Floats, nodes: int, cells: int) -> OpenedSum | None:
         """The sum over ``nodes`` vectors, or None if they were not unmasked properly."""
         whole = np.rint(total)
         # Every node counts itself: a mask that is left over shows here.
