@@ -73,7 +73,7 @@ def looked_at(rounds: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Training(Task):
+class TrainingTask(Task):
     """A task that trains on one city under one mechanism."""
 
     seed: int
@@ -109,7 +109,7 @@ class Training(Task):
 
 
 @dataclass(frozen=True)
-class Trial(Training):
+class Trial(TrainingTask):
     """The map's error and the centroid attackers' in some rounds.
 
     Its outcome: ``rounds`` (R,) counted from 1; ``mae`` (R,) in dB of the map users received
@@ -140,7 +140,7 @@ class Trial(Training):
 
 
 @dataclass(frozen=True)
-class Audited(Training):
+class Audited(TrainingTask):
     """What attackers who know the defence find in the audited rounds.
 
     Its outcome: ``strongest``, the median error in metres of the best attack by audited round, and
@@ -167,7 +167,7 @@ class Audited(Training):
 
 
 @dataclass(frozen=True)
-class Snapshot(Training):
+class Snapshot(TrainingTask):
     """The map that users receive in one round, counted from 1."""
 
     at: int = 1
