@@ -15,6 +15,8 @@ from veilmap.errors import ConfigurationError
 # A grid this large would take 0.8 GB for one map of heights: surely a slip of units.
 _MOST_CELLS = 100_000_000
 
+_CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # (north, east) of a point among four centres
+
 
 @plain
 @dataclass(frozen=True)
@@ -116,6 +118,25 @@ class Grid:
         column = np.minimum(steps[..., 0], columns - 1)
         row = np.minimum(steps[..., 1], rows - 1)
         return np.where(self.contains(points), row * columns + column, -1)
+
+    def between_centres(self, xy: ArrayLike) -> tuple[Ints, Floats]:
+        """Bilinear interpolation: the four cells around each point and their shares, (J, 4).
+
+        Beyond the outermost centres a point counts as on the line that joins them.
+        """
+        rows, columns = self.shape
+        place = (checks.points("xy", xy, columns=2) - self.origin) / self.cell_size - 0.5
+        place = np.clip(place, 0.0, [columns - 1.0, rows - 1.0])
+        low = np.minimum(np.floor(place).astype(np.int64), [max(columns - 2, 0), max(rows - 2, 0)])
+        part = place - low
+        cells = np.empty((len(place), 4), dtype=np.int64)
+        shares = np.empty((len(place), 4))
+        for corner, (north, east) in enumerate(_CORNERS):
+            row = np.minimum(low[:, 1] + north, rows - 1)
+            cells[:, corner] = row * columns + np.minimum(low[:, 0] + east, columns - 1)
+            along_y = part[:, 1] if north else 1 - part[:, 1]
+            shares[:, corner] = along_y * (part[:, 0] if east else 1 - part[:, 0])
+        return cells, shares
 
 
 def offsets_of(counts: Ints) -> Ints:

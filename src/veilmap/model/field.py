@@ -16,7 +16,6 @@ from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
 
 _SAME_PLACE = 1e-3  # metres within which two base stations are one
-_CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # (north, east) of a point among four centres
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +32,15 @@ class Field:
         In dB; by default 0 everywhere.
     ids : B ids, optional
         Of the same stations, to tell those apart that share a mast.
+    deviations : (B, rows, columns) array, optional
+        Standard deviation of a reading around the predicted gain, in dB.
     """
 
     grid: Grid
     stations: Floats
     values: Floats = field(default=None, repr=False)  # type: ignore[arg-type]
     ids: tuple[Id, ...] = ()
+    deviations: Floats | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         stations = checks.points("stations", self.stations).reshape(-1, 3)
@@ -54,6 +56,14 @@ class Field:
         object.__setattr__(self, "stations", stations)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "ids", tuple(self.ids))
+        if self.deviations is not None:
+            spread = np.array(checks.floats("deviations", self.deviations))
+            if spread.shape != shape or not (np.isfinite(spread) & (spread >= 0)).all():
+                raise ConfigurationError(
+                    f"deviations over {shape} need as many numbers from 0 on", "deviations"
+                )
+            spread.flags.writeable = False
+            object.__setattr__(self, "deviations", spread)
 
     def moved_to(self, values: ArrayLike) -> "Field":
         """The same stations and places with other values."""
@@ -67,6 +77,7 @@ class Field:
             "field_stations": self.stations,
             "field_ids": json.dumps(self.ids),
             "field_place": np.array(place),
+            **({} if self.deviations is None else {"field_deviations": self.deviations}),
         }
 
     @classmethod
@@ -75,7 +86,8 @@ class Field:
         size, rows, columns, x, y = np.asarray(arrays["field_place"]).tolist()
         grid = Grid(size, (int(rows), int(columns)), (x, y), crs)
         ids = json.loads(str(arrays["field_ids"]))
-        return cls(grid, np.asarray(arrays["field_stations"]), np.asarray(arrays["field"]), ids)
+        stations, values = np.asarray(arrays["field_stations"]), np.asarray(arrays["field"])
+        return cls(grid, stations, values, ids, arrays.get("field_deviations"))
 
     @cached_property
     def by_place(self) -> "Field":
@@ -88,7 +100,8 @@ class Field:
         sums = np.zeros((len(first), *self.grid.shape))
         np.add.at(sums, place, self.values)
         means = sums / np.bincount(place)[:, None, None]
-        return Field(self.grid, self.stations[first], means)
+        spread = None if self.deviations is None else self.deviations[first]
+        return Field(self.grid, self.stations[first], means, deviations=spread)
 
     def at(self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None = None) -> Floats:
         """The field on each link, (J,), in dB: by its base station, at the user's place."""
@@ -97,27 +110,24 @@ class Field:
         numbers, shares = self.shares(user_xyz, bs_xyz, bs)
         return np.asarray((self.values.ravel()[numbers] * shares).sum(axis=1))
 
+    def deviation_at(self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None) -> Floats:
+        """Standard deviation of a reading on each link, (J,), in dB; NaN of unknown stations."""
+        if self.deviations is None:
+            raise ConfigurationError("this map has no standard deviations: it is no survey's")
+        if bs is None and self.ids:
+            return self.by_place.deviation_at(user_xyz, bs_xyz, None)
+        numbers, shares = self.shares(user_xyz, bs_xyz, bs)
+        variance = (self.deviations.ravel()[numbers] ** 2 * shares).sum(axis=1)
+        return np.where(shares.any(axis=1), np.sqrt(variance), np.nan)
+
     def shares(
         self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None = None
     ) -> tuple[Ints, Floats]:
         """Which entries of the values make up each link's, and by how much, both (J, 4)."""
         user, mast = paired(user_xyz, bs_xyz)
-        rows, columns = self.grid.shape
         station = self._station_of(mast, bs)
-        # In cells from the first centre; beyond the outermost centres the field stays constant.
-        place = (user[:, :2] - self.grid.origin) / self.grid.cell_size - 0.5
-        place = np.clip(place, 0.0, [columns - 1.0, rows - 1.0])
-        low = np.minimum(np.floor(place).astype(np.int64), [max(columns - 2, 0), max(rows - 2, 0)])
-        part = place - low
-        numbers = np.empty((len(user), 4), dtype=np.int64)
-        shares = np.empty((len(user), 4))
-        for corner, (north, east) in enumerate(_CORNERS):
-            row = np.minimum(low[:, 1] + north, rows - 1)
-            column = np.minimum(low[:, 0] + east, columns - 1)
-            numbers[:, corner] = (np.maximum(station, 0) * rows + row) * columns + column
-            along_y = part[:, 1] if north else 1 - part[:, 1]
-            along_x = part[:, 0] if east else 1 - part[:, 0]
-            shares[:, corner] = along_y * along_x
+        cells, shares = self.grid.between_centres(user[:, :2])
+        numbers = np.maximum(station, 0)[:, None] * self.grid.cells + cells
         shares[station < 0] = 0.0
         return numbers, shares
 

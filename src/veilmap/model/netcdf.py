@@ -135,6 +135,17 @@ def _field_variables(radio_map: MapContent) -> dict[str, Any]:
     return {
         "residual_field": (("station", "field_y", "field_x"), np.array(field.values), about),
         "field_station": (("station", "xyz"), field.stations, metres),
+        **_deviations(field),
+    }
+
+
+def _deviations(field: Field) -> dict[str, Any]:
+    """How far readings lie from the map, where it is known."""
+    if field.deviations is None:
+        return {}
+    about = {"units": "dB", "long_name": "standard deviation of a reading around the gain"}
+    return {
+        "gain_deviation": (("station", "field_y", "field_x"), np.array(field.deviations), about)
     }
 
 
@@ -145,4 +156,5 @@ def _field(dataset: "xarray.Dataset", crs: str | None) -> Field:
     grid = Grid(float(size), (rows, columns), (float(x), float(y)), crs)
     stations = dataset["field_station"]
     ids = json.loads(stations.attrs["ids"])
-    return Field(grid, stations.values.astype(np.float64), values.values, ids)
+    spread = dataset["gain_deviation"].values if "gain_deviation" in dataset else None
+    return Field(grid, stations.values.astype(np.float64), values.values, ids, spread)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -209,6 +209,7 @@ class RadioMap:
         threads.run_parts(lambda a, b: run(start=a, stop=b), threads.even_parts(len(clear)))
         return clear
 
+    @overload
     def predict(
         self,
         user_xyz: ArrayLike,
@@ -216,17 +217,47 @@ class RadioMap:
         *,
         station: Id | None = None,
         smooth: bool = True,
-    ) -> Floats:
+        return_std: Literal[False] = False,
+    ) -> Floats: ...
+
+    @overload
+    def predict(
+        self,
+        user_xyz: ArrayLike,
+        bs_xyz: ArrayLike,
+        *,
+        station: Id | None = None,
+        smooth: bool = True,
+        return_std: Literal[True],
+    ) -> tuple[Floats, Floats]: ...
+
+    def predict(
+        self,
+        user_xyz: ArrayLike,
+        bs_xyz: ArrayLike,
+        *,
+        station: Id | None = None,
+        smooth: bool = True,
+        return_std: bool = False,
+    ) -> Floats | tuple[Floats, Floats]:
         """Gain of each link in dB, (J,); one end may be a single point for all links.
 
         ``station`` is the id of the base station that all are to: with what the map knows of it,
         its offset, pattern and field, as calibrated devices would read it. Without an id antennas
         are isotropic and all send alike. ``smooth=False`` takes the clear or the blocked law,
-        whatever lies between.
+        whatever lies between. ``return_std`` adds the standard deviation of a reading, (J,), which
+        maps of surveys have.
         """
         user, mast = paired(user_xyz, bs_xyz)
         bs = None if station is None else np.full(len(user), station)
-        return self._gain(user, mast, smooth, bs)
+        gain = self._gain(user, mast, smooth, bs)
+        return (gain, self.deviation(user, mast, bs)) if return_std else gain
+
+    def deviation(self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None = None) -> Floats:
+        """Standard deviation of a reading on each link, (J,), in dB: maps of surveys know it."""
+        if self.field is None:
+            raise ConfigurationError("this map has no standard deviations: it is no survey's")
+        return self.field.deviation_at(user_xyz, bs_xyz, bs)
 
     def _gain(
         self,
