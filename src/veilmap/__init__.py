@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from veilmap.scenes import buildings
     from veilmap.scenes.buildings import Building
     from veilmap.scenes.scene import Scene
+    from veilmap.surveys.design import Station, Survey
+    from veilmap.surveys.surveying import SurveyResult, survey
 
 __version__ = "0.6.0"
 
@@ -91,6 +93,8 @@ _CONTENTS = {
     ],
     "veilmap.scenes.buildings": ["Building"],
     "veilmap.scenes.scene": ["Scene"],
+    "veilmap.surveys.design": ["Station", "Survey"],
+    "veilmap.surveys.surveying": ["SurveyResult", "survey"],
 }  # fmt: skip
 _HOMES = {name: module for module, names in _CONTENTS.items() for name in names}
 

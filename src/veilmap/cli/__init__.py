@@ -19,6 +19,7 @@ from veilmap.cli import (
     report,
     reproduce,
     serve,
+    survey,
     train,
 )
 from veilmap.cli.options import option
@@ -79,6 +80,7 @@ for command, examples in _COMMANDS.items():
     app.command(epilog=f"Examples: {examples}")(command)
 app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")
+app.add_typer(survey.app, name="survey")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

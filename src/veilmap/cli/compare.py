@@ -31,8 +31,9 @@ def compare(
     """Judge the map beside what people use today, on the same folds.
 
     Baselines: log-distance with station offsets, k-nn, kriging, regression-kriging,
-    gradient-boosting. Ours: central (pooled), federated, uniform, aligned, aggregate. Our model
-    (degrees of obstruction, residual field) is chosen on validation data within each fold.
+    gradient-boosting. Ours: central (pooled), federated, uniform, aligned, aggregate, one-sum
+    (a survey). Our model (degrees of obstruction, residual field) is chosen on validation data
+    within each fold.
     It needs all data in one place, so it is for studies.
     """
     from veilmap import compare as comparing

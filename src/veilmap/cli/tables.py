@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from veilmap.compare import Comparison
     from veilmap.flower.deploy.processes import Process
     from veilmap.ingest import Check
+    from veilmap.surveys.design import Survey
 
 _STATIONS_SHOWN = 40
 
@@ -55,6 +56,22 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
         del rows["gradient in an answer"]
     title = f"{plan['users']:,} users with ε = {plan['epsilon']:.3g}, δ = {plan['delta']:g}"
     return _table(title, ["what", "~"], rows.items())
+
+
+def survey_table(survey: "Survey") -> Table:
+    """A survey's design, and what it asks and promises."""
+    rows, columns = survey.grid.shape
+    said = f"{survey.deviation / survey.clip:.3g} × the largest contribution in every number"
+    content = {
+        "points": f"{rows} × {columns}, {survey.grid.cell_size:.0f} m apart",
+        "base stations": f"{len(survey.stations)}",
+        "participants": f"{survey.participants:,} at least",
+        "promise": f"ε = {survey.epsilon:g}, δ = {survey.delta:g} for all that one measured",
+        "noise on the sum": said,
+        "a participant sends": f"{_bytes(4 * survey.numbers)}, once",
+        "digest": survey.digest[:16],
+    }
+    return _table(f"Survey {survey.id}", ["what", "~"], content.items())
 
 
 def audit_table(audit: Audit, path: Path) -> Table:

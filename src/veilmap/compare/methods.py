@@ -34,6 +34,8 @@ from veilmap.privacy.mechanisms import (
     NoNoise,
     UniformNoise,
 )
+from veilmap.surveys.design import Survey, stations_of
+from veilmap.surveys.surveying import survey
 
 BASELINES: Mapping[str, Estimator] = {
     "log-distance": LogDistance(calibrate=True),
@@ -103,6 +105,45 @@ class FederatedMap(PooledMap):
         return self
 
 
+@dataclass(eq=False)
+class SurveyedMap(Estimator):
+    """A radio map from one sum over all users, see `veilmap.survey`.
+
+    The design is made from ``grid``, which says where the area is, the number of users, and the
+    base stations that were measured; nothing else of the measurements is used.
+    """
+
+    grid: Grid
+    epsilon: float = 8.0
+    delta: float = 1e-6
+    seed: int | None = None
+    radio_map_: RadioMap | None = field(default=None, init=False, repr=False)
+
+    def fit(self, data: Measurements) -> "SurveyedMap":
+        """Survey the users of ``data``."""
+        west, east, south, north = self.grid.extent
+        design = Survey.design(
+            (west, south, east, north),
+            stations_of(*data.stations),
+            participants=len(data.users),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            crs=self.grid.crs,
+        )
+        self.radio_map_ = survey(data, design, self.seed).radio_map
+        return self
+
+    def predict_by_station(
+        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: Array | None
+    ) -> NDArray[np.float64]:
+        """Gain of each link in dB."""
+        return fitted(self.radio_map_).predict(user, mast)
+
+    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
+        """Gain of each link in dB, by its base station's id."""
+        return fitted(self.radio_map_).predict_links(data)
+
+
 @dataclass(frozen=True)
 class ComparisonSettings:
     """What our modes have in common.
@@ -133,6 +174,11 @@ class ComparisonSettings:
         """What users do in a mode."""
         return _MECHANISMS[mode](self)
 
+    @property
+    def surveyed(self) -> SurveyedMap:
+        """Our map from one sum."""
+        return SurveyedMap(self.grid, self.epsilon, self.delta, self.seed)
+
     def estimator(self, mode: str) -> PooledMap:
         """Our map in a mode."""
         shared: dict[str, Any] = {
@@ -152,7 +198,8 @@ _MECHANISMS: Mapping[str, Callable[[ComparisonSettings], Mechanism]] = {
     "aligned": lambda own: GeometryAligned(noise_budget=own.budget),
     "aggregate": lambda own: AggregateGaussian(epsilon=own.epsilon, delta=own.delta),
 }
-OURS = tuple(_MECHANISMS)
+ONE_SUM = "one-sum"
+OURS = (*_MECHANISMS, ONE_SUM)
 
 # Where the server sees uploads there can be no field, see `train`.
 _WITHOUT_FIELD = ("uniform", "aligned")
@@ -200,10 +247,12 @@ def methods(names: Iterable[str], settings: ComparisonSettings) -> list[Method]:
     """The methods of these names, in their order."""
     choice, found = ModelSelection(settings), []
     for name in names:
-        if name in BASELINES:
+        if name == ONE_SUM:
+            found.append(Method(name, settings.surveyed))
+        elif name in BASELINES:
             BASELINES[name].check_installed(name)
             found.append(Method(name, BASELINES[name]))
-        elif name in OURS:
+        elif name in _MECHANISMS:
             found.append(_ours(name, settings, choice))
         else:
             known = ", ".join([*BASELINES, *OURS])

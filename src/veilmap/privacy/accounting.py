@@ -17,6 +17,7 @@ from veilmap.errors import PrivacyError
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism, NoGuarantee, PrivateSums
 
 _LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
+_ROUNDING = 4.0  # s of `gaussian_deviation`, in steps of the lattice
 _NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
 
 
@@ -95,6 +96,34 @@ def calibrated(mechanism: AggregateGaussian, rounds: int) -> AggregateGaussian:
     while too_much(root) > 0:  # the root lies within its tolerance on the wrong side
         root += 1e-10
     return mechanism.with_noise(math.exp(root))
+
+
+def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> float:
+    """The least σ of discrete Gaussian noise that gives one sum (ε, δ).
+
+    ``sensitivity`` bounds in norm what one participant adds, in steps of the lattice. The exact
+    curve of the Gaussian mechanism (Balle and Wang, "Improving the Gaussian mechanism", ICML
+    2018) holds on the lattice too. Let Z = x + N(0, σ² − s²), and round every coordinate at
+    random to a whole number by a discrete Gaussian of deviation s around it. By the convolution
+    theorem of lattice Gaussians (Peikert, "An efficient and parallel Gaussian sampler for
+    lattices", CRYPTO 2010, Theorem 3.1) the result is discrete Gaussian of deviation σ around
+    the whole x but for a factor below 1 ± 8 exp(−2π²s²(1 − s²/σ²)), which is under 1e-100 for
+    s = 4 and σ > 16. Rounding is post-processing, so ε and δ are those of σ² − s².
+    """
+    import dp_accounting
+
+    multiplier = dp_accounting.get_sigma_gaussian(epsilon, delta) * (1 + 1e-9)  # its tolerance
+    return math.hypot(sensitivity * multiplier, _ROUNDING)
+
+
+def gaussian_epsilon(deviation: float, delta: float, sensitivity: float, sums: int = 1) -> float:
+    """ε of a participant in ``sums`` sums with such noise, exactly composed."""
+    import dp_accounting
+
+    if deviation <= 4 * _ROUNDING:
+        raise PrivacyError(f"noise of deviation {deviation:g} is too coarse for the lattice")
+    plain = math.sqrt(deviation**2 - _ROUNDING**2) / sensitivity
+    return float(dp_accounting.get_epsilon_gaussian(plain / math.sqrt(sums), delta))
 
 
 @dataclass

@@ -1,0 +1,57 @@
+"""The sum of all contributions, and the noise with which it is opened."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilmap._util.arrays import Array, Floats, Ints
+from veilmap.privacy.mechanisms.lattice import discrete_gaussian
+from veilmap.privacy.noise import draw
+from veilmap.surveys.contribution import entries
+from veilmap.surveys.design import Survey
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedSum:
+    """A survey's sum with its noise, the only thing that anyone gets to see."""
+
+    survey: Survey
+    total: Ints
+    participants: int
+    deviation: float  # of the noise, in steps of the lattice
+
+    @property
+    def angles(self) -> NDArray[np.complex128]:
+        """Σ w e^{iωf} at every station and point, (S, P), in units of one participant."""
+        stations, points = self.survey.shape
+        return self._complex[: stations * points].reshape(stations, points)
+
+    @property
+    def levels(self) -> NDArray[np.complex128]:
+        """The same of each station as a whole, in the wide range, (S,)."""
+        return self._complex[-len(self.survey.stations) :]
+
+    @property
+    def _complex(self) -> NDArray[np.complex128]:
+        return (self.total / self.survey.clip).view(np.complex128)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of each part of `angles`."""
+        return self.deviation / self.survey.clip
+
+
+def summed(survey: Survey, owner: Ints, xy: Floats, bs: Array, gain_db: Floats) -> Ints:
+    """The sum of all participants' contributions, without noise."""
+    own = entries(survey, owner, xy, bs, gain_db)
+    total = np.zeros(survey.numbers, dtype=np.int64)
+    np.add.at(total, own.numbers, own.values)
+    return total
+
+
+def opened(survey: Survey, total: Ints, participants: int, seed: int | None) -> OpenedSum:
+    """The sum with noise; without a ``seed`` from the operating system's generator."""
+    noisy = total.copy()
+    discrete_gaussian(survey.deviation).add_to(noisy, draw(seed, survey.id, 0))
+    return OpenedSum(survey, noisy, participants, survey.deviation)

@@ -1,0 +1,115 @@
+"""The commands of a survey, typed as a user would, rightly and wrongly."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+
+import veilmap as vm
+from commands import run
+
+SITES = "bs,x,y,z\nnorth,500,900,20\nsouth,400,100,20\n"
+
+
+@pytest.fixture
+def command(capsys):
+    """A command of veilmap: its exit code, standard output and standard error."""
+    return partial(run, capsys)
+
+
+@pytest.fixture
+def design(command):
+    """`survey design` with usual options, and some changes."""
+
+    def designed(*changes):
+        given = {
+            "--area": "0,0,1000,1000",
+            "--stations": "sites.csv",
+            "--participants": "500",
+            "--epsilon": "4",
+        } | dict(zip(changes[::2], changes[1::2], strict=True))
+        return command("survey", "design", *(word for pair in given.items() for word in pair))
+
+    return designed
+
+
+@pytest.fixture
+def town(tmp_path, monkeypatch):
+    """A folder with base stations and the measurements of 600 people."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sites.csv").write_text(SITES)
+    generator = np.random.default_rng(0)
+    masts = np.array([(500.0, 900.0, 20.0), (400.0, 100.0, 20.0)])
+    station = generator.integers(0, 2, 600)
+    xy = generator.uniform(0, 1000, (600, 2))
+    apart = np.hypot(*(xy - masts[station, :2]).T)
+    gain = -60 - 30 * np.log10(np.maximum(apart, 10) / 100) + generator.normal(0, 4, 600)
+    user_xyz = np.column_stack([xy, np.full(600, 1.5)])
+    names = np.array(["north", "south"])[station]
+    vm.Measurements(np.arange(600), user_xyz, masts[station], gain, names).save("links.parquet")
+    return tmp_path
+
+
+def test_from_a_design_to_a_map(town, command, design):
+    assert design()[0] == 0
+    assert json.loads((town / "survey.json").read_text())["participants"] == 500
+    words = ("links.parquet", "--survey", "survey.json", "--out", "town")
+    code, out, _ = command("survey", "run", *words)
+    assert code == 0
+    assert "(4, 1e-06)" in out
+    before = (town / "town" / "sum.npz").read_bytes()
+    assert command("survey", "open", "town")[0] == 0
+    assert (town / "town" / "sum.npz").read_bytes() == before
+    for what in ("town", "survey.json"):
+        assert command("survey", "show", what)[0] == 0
+    radio_map = vm.RadioMap.load(town / "town" / "radio_map.nc")
+    gain = radio_map.predict((500, 500, 1.5), (500, 900, 20), station="north")
+    assert gain == pytest.approx(-60 - 30 * np.log10(4), abs=6)
+
+
+def test_a_study_promises_nothing(town, command, design):
+    design()
+    words = ("links.parquet", "--survey", "survey.json", "--out", "town", "--seed", "1")
+    code, out, _ = command("survey", "run", *words)
+    assert code == 0
+    assert "ε" not in out.splitlines()[-2]
+    assert json.loads((town / "town" / "ledger.json").read_text())["epsilon"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        (("--participants", "3", "--epsilon", "0.1"), "--participants"),
+        (("--area", "0,0,1000"), "--area"),
+        (("--area", "0,1000,1000,0"), "--area"),
+        (("--stations", "none.csv"), "none.csv"),
+        (("--epsilon", "-1"), "--epsilon"),
+        (("--spacing", "0.01"), "--spacing"),
+        (("--delta", "2"), "--delta"),
+    ],
+)
+def test_designs_that_cannot_be_are_refused_in_one_line(town, design, changes, named):
+    code, _, err = design(*changes)
+    assert code == 2
+    assert named in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (town / "survey.json").exists()
+
+
+def test_a_survey_is_not_opened_twice_and_wrong_files_are_named(town, command, design):
+    design()
+    words = ("survey", "run", "links.parquet", "--survey", "survey.json", "--out")
+    assert command(*words, "town")[0] == 0
+    code, _, err = command(*words, "town")
+    assert code == 2
+    assert "town" in err
+    (town / "town" / "sum.npz").write_bytes(b"no archive")
+    for name, wrong in (
+        ("sum.npz", ("survey", "open", "town")),
+        ("links.parquet", ("survey", "show", "links.parquet")),
+        ("ledger.json", ("survey", "show", str(town))),
+    ):
+        code, _, err = command(*wrong)
+        assert code == 2
+        assert name in err
