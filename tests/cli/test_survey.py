@@ -68,6 +68,22 @@ def test_from_a_design_to_a_map(town, command, design):
     assert gain == pytest.approx(-60 - 30 * np.log10(4), abs=6)
 
 
+def test_its_map_is_exported_with_its_uncertainty(town, command, design):
+    design()
+    command("survey", "run", "links.parquet", "--survey", "survey.json", "--out", "town")
+    (town / "at.csv").write_text("x,y\n500,500\n2000,500\n")
+    for source in ("town", "town/radio_map.nc"):
+        words = ("--layer", "uncertainty", "--station", "south", "--points", "at.csv")
+        code, out, _ = command("export", source, "sure.csv", *words)
+        assert code == 0
+        assert "measurements" not in out  # nobody's data were used again
+        near = float((town / "sure.csv").read_text().splitlines()[1].split(",")[-1])
+        assert 3 < near < 10  # readings differ by 4 dB
+    code, _, err = command("export", "town", "gain.csv", "--station", "west", "--points", "at.csv")
+    assert code == 2
+    assert "south" in err
+
+
 def test_a_study_promises_nothing(town, command, design):
     design()
     words = ("links.parquet", "--survey", "survey.json", "--out", "town", "--seed", "1")

@@ -97,6 +97,7 @@ def runs(tmp_path_factory):
     )
     RunFolder(folder / "run").finish(a_map())  # more to see than after four rounds
     a_map().save(folder / "map.nc")
+    replace(a_map(), field=None).save(folder / "bare.nc")
     return folder
 
 
@@ -319,7 +320,7 @@ def test_line_of_sight_and_uncertainty_by_id(capsys, runs, tmp_path):
         ("run", ["--layer", "heights", "--station", "7"], "layer heights"),
         ("plain", ["--station", "south"], "'south' of"),
         ("plain", ["--station", "south"], "200,0,30"),
-        ("map.nc", ["--station", "7"], "--bs x,y,z"),
+        ("bare.nc", ["--station", "7"], "--bs x,y,z"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(capsys, runs, tmp_path, source, options, message):

@@ -64,7 +64,8 @@ def export(
 
     coverage (links that cross a cell) and uncertainty (how far maps of resampled users
     disagree) are made from the users' measurements: only who holds those can make them, and of a
-    run of aggregate their files are marked as a study, not for publication.
+    run of aggregate their files are marked as a study, not for publication. The map of a survey
+    knows its uncertainty by itself.
     """
     given = {
         "--station": station,
@@ -90,14 +91,17 @@ def export(
         made = [layers.link_coverage(subject.radio_map.grid, _data(subject, data))]
     elif layer == "uncertainty":
         xyz, known = subject.only_one(layer, stations).first
-        maps = _replicas(subject, bootstrap or 10, replicas, seed)
-        made = [layers.spread(maps, xyz, altitude, station=known)]
+        if subject.knows_deviations:
+            made = [layers.deviation(subject.radio_map, xyz, altitude, station=known)]
+        else:
+            maps = _replicas(subject, bootstrap or 10, replicas, seed)
+            made = [layers.spread(maps, xyz, altitude, station=known)]
     else:
         made = _predicted(subject, layer, stations, altitude)
     if layer in _PRIVATE and subject.run and subject.run.study:
         made = [replace(one, long_name=f"{subject.run.study}: {one.long_name}") for one in made]
     for one, path in zip(made, (out, out.with_stem(f"{out.stem}-gain")), strict=False):
-        _report(one, write(one, path, levels=chosen, points=points))
+        _report(one, write(one, path, levels=chosen, points=points), subject.knows_deviations)
 
 
 def _check_options(layer: str, given: set[str]) -> None:
@@ -163,13 +167,25 @@ class NamedMap:
 
         if not path.is_dir():
             return cls(path, RadioMap.load(path))
+        if (path / "survey.json").exists():
+            return cls(path, RadioMap.load(path / "radio_map.nc"))
         run = OpenRun(path, data=data, study=True)
         return cls(path, run.finished_map(), run)
 
     @property
     def stations(self) -> ChosenStations:
-        """The base stations of the run; none for a mere map."""
-        return ChosenStations(*self.run.stations) if self.run else ChosenStations(np.empty((0, 3)))
+        """The base stations of the run or, of a mere map, those that it has fields of."""
+        if self.run:
+            return ChosenStations(*self.run.stations)
+        field = self.radio_map.field
+        if field is None or not field.ids:
+            return ChosenStations(np.empty((0, 3)))
+        return ChosenStations(field.stations, tuple(map(str, field.ids)))
+
+    @property
+    def knows_deviations(self) -> bool:
+        """Whether the map itself says how far readings lie from it."""
+        return self.radio_map.field is not None and self.radio_map.field.deviations is not None
 
     def named(
         self, ids: Sequence[str] | None, bs: Sequence[str] | None, bs_latlon: Sequence[str] | None
@@ -182,7 +198,7 @@ class NamedMap:
                 "--station knows an offset and a pattern, --bs does not: name all base stations by"
                 " id, or all by place"
             )
-        if not self.run:
+        if not self.run and not self.stations.ids:
             raise ConfigurationError(
                 f"{self.path} is a map, which does not say where its base stations are: name the"
                 " run's folder instead, or the place with --bs x,y,z"
@@ -201,8 +217,7 @@ class NamedMap:
         rows = [row for row, one in enumerate(ids) if one == wanted]
         if not rows:
             raise ConfigurationError(
-                f"the run in {self.path} has no base station {wanted!r};"
-                f" {such_as([*dict.fromkeys(ids)])}"
+                f"{self.path} has no base station {wanted!r}; {such_as([*dict.fromkeys(ids)])}"
             )
         if len(rows) > 1:
             place = ",".join(f"{round(value, 2):.12g}" for value in known.xyz[rows[0]].tolist())
@@ -275,7 +290,8 @@ def _best_server(subject: NamedMap, stations: ChosenStations, altitude: float) -
     """Which station is heard best, and its gain."""
     where = "in the order of the command"
     if len(stations) == 0:
-        stations, where = subject.stations, f"as in {subject.path}/base_stations.csv"
+        listed = f"{subject.path}/base_stations.csv" if subject.run else "the survey's design"
+        stations, where = subject.stations, f"as in {listed}"
     if len(stations) == 0:
         raise ConfigurationError(f"{subject.path} has no base stations: name them, --bs x,y,z each")
     if stations.ids and len(stations) <= _LISTED:
@@ -329,12 +345,13 @@ _PRIVATE = {
 }
 
 
-def _report(layer: Layer, written: Written) -> None:
+def _report(layer: Layer, written: Written, from_map: bool) -> None:
     rows, columns = layer.grid.shape
     unit = "" if layer.unit == "1" else f" ({layer.unit})"
     console.print(
         f"Wrote {', '.join(map(str, written.files))}: {layer.long_name}{unit},"
         f" {rows} × {columns} cells of {layer.grid.cell_size:g} m"
     )
-    for note in (*written.notes, *([_PRIVATE[layer.name]] if layer.name in _PRIVATE else [])):
+    private = () if from_map else (_PRIVATE.get(layer.name, ""),)
+    for note in filter(None, (*written.notes, *private)):
         console.print(sentence(note))

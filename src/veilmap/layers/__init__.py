@@ -2,12 +2,13 @@
 
 from veilmap.layers.layer import Layer
 from veilmap.layers.predictions import best_server, gain, los_probability, obstacle_heights
-from veilmap.layers.uncertainty import bootstrap, link_coverage, resampled, spread
+from veilmap.layers.uncertainty import bootstrap, deviation, link_coverage, resampled, spread
 
 __all__ = [
     "Layer",
     "best_server",
     "bootstrap",
+    "deviation",
     "gain",
     "link_coverage",
     "los_probability",

@@ -87,6 +87,30 @@ def spread(
     return Layer.of("uncertainty", exact, "dB", about, grid or radio_maps[0].grid, altitude, known)
 
 
+def deviation(
+    radio_map: RadioMap,
+    bs_xyz: ArrayLike,
+    altitude: float = 1.5,
+    *,
+    station: Id | None = None,
+    grid: Grid | None = None,
+) -> Layer:
+    """Standard deviation of a reading around the map, in dB: of maps that know it, as surveys' do.
+
+    Privacy noise is part of it.
+    """
+    bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
+    known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
+    if station is not None:
+        known["base_station"] = station_name(station, radio_map)
+
+    def exact(places: Floats) -> Floats:
+        return radio_map.predict(places, bs, station=station, return_std=True)[1]
+
+    about = "standard deviation of a reading around the gain"
+    return Layer.of("uncertainty", exact, "dB", about, grid or radio_map.grid, altitude, known)
+
+
 def bootstrap(
     data: Measurements,
     grid: Grid,

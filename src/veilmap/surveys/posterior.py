@@ -28,6 +28,7 @@ _CELLS_PER_POINT = 4  # along a side of the map that is drawn
 _BELOW_GROUND = -10.0  # metres: obstacles that block nothing
 _NOBODY = 1e-6  # participants where there are none
 _NUGGETS = (1.0, 100.0)  # dB²; readings of one place differ by 1 to 10 dB
+_TYPICAL_NUGGET = (25.0, 10.0)  # dB²: before anything is seen, and how far that may be off
 
 
 def estimated(opened: OpenedSum) -> tuple[Estimate, Floats]:
@@ -153,13 +154,16 @@ def _nuggets(opened: OpenedSum, f: Floats, seen: Floats) -> Floats:
         ratio = np.maximum(long, 1e-9) / np.maximum(short, 1e-9)
         return np.clip(np.log(ratio) / curvature, *_NUGGETS)
 
-    common = variance(short.sum(), long.sum())
-    own = variance(short, long)
-    # A level entry's noise, relative to what it should be, is the error of log(long / short).
+    # Noise of the level entry and of the sum over points, relative to what they should be.
     size = np.maximum(np.sqrt(short), noise)
-    error = (noise / (survey.level_weight * size * curvature)) ** 2
+    error = (noise / size) ** 2 * (1 / survey.level_weight**2 + seen.shape[1]) / curvature**2
+    all_of_them = size.sum() ** 2 / np.sum(size**2 * error)  # precision of what is common
+    typical, spread = _TYPICAL_NUGGET
+    common = variance(short.sum(), long.sum())
+    common = (common * all_of_them + typical / spread**2) / (all_of_them + 1 / spread**2)
+    own = variance(short, long)
     between = max(float(np.average((own - common) ** 2 - error, weights=size)), 1.0)
-    return common + between / (between + error) * (own - common)
+    return np.asarray(common + between / (between + error) * (own - common))
 
 
 def _counts(seen: Floats, noise: Floats) -> Floats:
