@@ -278,6 +278,7 @@ def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
         "aggregate": with_field,
         "uniform": without,
         "aligned": without,
+        "one-sum": "",
     }
 
 

@@ -1,7 +1,9 @@
 """Who is compared: baselines, and our map in all its modes."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from veilmap.baselines import (
     OrdinaryKriging,
     RegressionKriging,
 )
-from veilmap.baselines.base import fitted
+from veilmap.baselines.base import KnownStations, fitted
 from veilmap.compare.folds import Fold
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -34,7 +36,7 @@ from veilmap.privacy.mechanisms import (
     NoNoise,
     UniformNoise,
 )
-from veilmap.surveys.design import Survey, stations_of
+from veilmap.surveys.design import FEWEST_ALONG, Survey, stations_of
 from veilmap.surveys.surveying import survey
 
 BASELINES: Mapping[str, Estimator] = {
@@ -120,17 +122,25 @@ class SurveyedMap(Estimator):
     radio_map_: RadioMap | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Measurements) -> "SurveyedMap":
-        """Survey the users of ``data``."""
+        """Survey the users of ``data``; where they are too few, with the fewest points."""
         west, east, south, north = self.grid.extent
-        design = Survey.design(
+        known = KnownStations.of(data)
+        design = partial(
+            Survey.design,
             (west, south, east, north),
-            stations_of(*data.stations),
+            stations_of(known.xyz, known.ids.tolist()),
             participants=len(data.users),
             epsilon=self.epsilon,
             delta=self.delta,
             crs=self.grid.crs,
         )
-        self.radio_map_ = survey(data, design, self.seed).radio_map
+        try:
+            planned = design()
+        except ConfigurationError as error:
+            if error.parameter != "participants":
+                raise
+            planned = design(spacing=math.sqrt((east - west) * (north - south)) / FEWEST_ALONG)
+        self.radio_map_ = survey(data, planned, self.seed).radio_map
         return self
 
     def predict_by_station(

@@ -30,7 +30,7 @@ LEVEL_RANGES = 4
 """How many times the residual range the level of a station is told in."""
 
 _POINT_NOISE_DB = 12.0  # of one point at the spacing that `Survey.design` chooses
-_FEWEST_ALONG = 4  # points along the area's side; fewer say no more than a distance law
+FEWEST_ALONG = 4  # points along the area's side; fewer say no more than a distance law
 _MOST_ENTRIES = 250_000  # stations times points: 2 MB a participant
 
 _LARGEST_CLIP = 2**20
@@ -225,7 +225,7 @@ class Survey:
         heard = min(max(heard, 1.0), float(max(len(stations), 1)))
         trial = cls(id, Grid(1.0, (1, 1)), tuple(stations), participants, epsilon, delta)
         side = math.sqrt(ground)
-        finest, widest = math.sqrt(ground * len(stations) / _MOST_ENTRIES), side / _FEWEST_ALONG
+        finest, widest = math.sqrt(ground * len(stations) / _MOST_ENTRIES), side / FEWEST_ALONG
         if spacing is None:
             spacing = max(math.sqrt(trial.noise_db(ground, heard) / _POINT_NOISE_DB), finest)
             if spacing > widest:
