@@ -23,6 +23,7 @@ _ROUNDS = 4
 _SLOPES = np.linspace(-30.0, 30.0, 31)  # dB per decade beside the nominal slope
 _LEVEL_STEP = 2.0  # dB
 _LEVEL_DB, _SLOPE_DB = 15.0, 12.0  # how far stations' laws lie from common ones
+_NOMINAL_DB = 30.0  # how far levels may lie from the nominal ones
 _TAIL = 3  # degrees of freedom of the former
 _CELLS_PER_POINT = 4  # along a side of the map that is drawn
 _BELOW_GROUND = -10.0  # metres: obstacles that block nothing
@@ -111,7 +112,9 @@ def _first_guess(opened: OpenedSum, x: Floats) -> tuple[Floats, Laws]:
     score = fine + survey.level_weight * points * coarse
     weight = np.maximum(fine.max(axis=(0, 2)), opened.noise)  # about how much a station was seen
     likelihood = score * weight[:, None] / (points * opened.noise**2 + weight[:, None])
-    likelihood -= 0.5 * (_SLOPES[:, None, None] / _SLOPE_DB) ** 2
+    likelihood -= (
+        0.5 * (_SLOPES[:, None, None] / _SLOPE_DB) ** 2 + 0.5 * (levels / _NOMINAL_DB) ** 2
+    )
 
     def best(likelihood: Floats) -> tuple[Floats, Floats]:
         place = likelihood.transpose(1, 0, 2).reshape(len(weight), -1).argmax(axis=1)
