@@ -1,12 +1,15 @@
 """Whole surveys: the map they give, what they promise, and what they refuse."""
 
+import json
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import veilmap as vm
 from refusals import refused
+from veilmap._util.plain import to_plain
 from veilmap.errors import ConfigurationError, DataError, PrivacyError, RunFolderError
 from veilmap.privacy.accounting import gaussian_deviation, gaussian_epsilon
 from veilmap.surveys.aggregate import opened
@@ -154,10 +157,23 @@ def test_designs_are_saved_whole_and_have_a_digest(tmp_path):
     assert designed(epsilon=4.1).digest != design.digest
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"type": "Grid"}', '{"type": "Survey"}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", "[1]", '{"type": "Grid"}', '{"type": "Survey"}', "[" * 100_000, "null", '"Survey"'],
+)
 def test_files_that_are_no_design_are_refused(tmp_path, content):
     (tmp_path / "survey.json").write_text(content)
     with refused(DataError):
+        Survey.load(tmp_path / "survey.json")
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x", [], [1], {}, -1, 1e400, {"type": "Grid"}])
+@pytest.mark.parametrize("name", ["grid", "stations", "participants", "epsilon", "delta", "clip"])
+def test_designs_with_a_wrong_value_are_refused(tmp_path, name, wrong):
+    content = to_plain(designed()) | {name: wrong}
+    (tmp_path / "survey.json").write_text(json.dumps(content))
+    usable = (name, wrong) in [("participants", 5), ("epsilon", 5), ("grid", {"type": "Grid"})]
+    with nullcontext() if usable else refused(DataError, tmp_path / "survey.json"):
         Survey.load(tmp_path / "survey.json")
 
 

@@ -16,7 +16,7 @@ from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.ids import Known, in_order, places
 from veilmap._util.plain import from_plain, plain, to_plain
 from veilmap.data.antennas import Antennas
-from veilmap.errors import ConfigurationError, DataError
+from veilmap.errors import ConfigurationError, DataError, VeilmapError
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.accounting import gaussian_deviation
 
@@ -96,7 +96,14 @@ class Survey:
     clip: int = 1024
 
     def __post_init__(self) -> None:
+        if not isinstance(self.grid, Grid):
+            raise ConfigurationError(f"grid must be a Grid, not {self.grid!r}", "grid")
+        if not isinstance(self.stations, tuple | list):
+            raise ConfigurationError("stations must be a list of Stations", "stations")
+        object.__setattr__(self, "id", str(self.id))
         object.__setattr__(self, "stations", tuple(self.stations))
+        if not all(isinstance(station, Station) for station in self.stations):
+            raise ConfigurationError("stations must be a list of Stations", "stations")
         if not self.stations:
             raise ConfigurationError("a survey needs at least one base station", "stations")
         ids = [station.id for station in self.stations]
@@ -258,9 +265,12 @@ class Survey:
         """Read what `save` wrote."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path} is no survey design: {error}") from None
-        return from_plain(content, cls)
+        try:
+            return from_plain(content, cls)
+        except VeilmapError as error:
+            raise DataError(f"{path} is no survey design: {error}") from None
 
 
 def stations_of(
