@@ -3,6 +3,7 @@
 import json
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -202,6 +203,40 @@ def test_an_opening_is_written_down_before_any_noise_is_drawn(data, tmp_path, mo
     monkeypatch.undo()
     with refused(PrivacyError):
         survey(few, design, before_opening=folder.begin)
+
+
+@pytest.mark.parametrize("name", ["participants", "epsilon", "delta", "seeded", "survey"])
+@pytest.mark.parametrize("wrong", [None, "x", [], {}, -1, 1e400])
+def test_a_strangers_account_is_refused_or_read_but_never_fails(tmp_path, name, wrong):
+    SurveyFolder(tmp_path).begin(designed(participants=50, spacing=400.0), 50, None)
+    content = json.loads((tmp_path / "ledger.json").read_text()) | {name: wrong}
+    (tmp_path / "ledger.json").write_text(json.dumps(content))
+    if name == "seeded" or (name in ("epsilon", "delta") and wrong == -1):
+        assert SurveyFolder(tmp_path).account["participants"] == 50
+    else:
+        with refused(RunFolderError, tmp_path / "ledger.json"):
+            _ = SurveyFolder(tmp_path).account
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no archive", "cut", "flipped"])
+def test_a_damaged_sum_is_refused(data, tmp_path, content):
+    few, design = data.select(data.user < 50), designed(participants=50, spacing=400.0)
+    folder = SurveyFolder(tmp_path)
+    result = survey(few, design, before_opening=folder.begin)
+    folder.save(result.opened, result.radio_map)
+    whole = bytearray((tmp_path / "sum.npz").read_bytes())
+    middle = len(whole) // 2
+    damaged = {"cut": whole[:middle], "flipped": whole[:middle] + b"\xff" * 9 + whole[middle + 9 :]}
+    (tmp_path / "sum.npz").write_bytes(bytes(damaged.get(content, content)))
+    with refused(RunFolderError, tmp_path / "sum.npz"):
+        SurveyFolder(tmp_path).opened()
+
+
+def test_noise_that_cannot_be_drawn_is_refused_before_the_account(data, tmp_path):
+    few, design = data.select(data.user < 50), designed(participants=50, spacing=400.0)
+    with refused(ConfigurationError):
+        survey(few, replace(design, epsilon=1e-3), before_opening=SurveyFolder(tmp_path).begin)
+    assert not (tmp_path / "ledger.json").exists()
 
 
 def test_a_folder_of_another_design_is_refused(data, tmp_path):

@@ -7,15 +7,20 @@ import os
 import socket
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from veilmap.errors import DataError
 
 _SECONDS_BETWEEN_TRIES = 0.05
+
+BROKEN_ARCHIVE = (BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError)
+"""What reading a damaged .npz file raises."""
 
 
 @contextmanager

@@ -68,6 +68,14 @@ def numbers(flag: str, text: str, count: int | None = None) -> list[float]:
     return found
 
 
+def area_of(text: str) -> tuple[float, float, float, float]:
+    """The edges that ``--area`` names: west, south, east and north."""
+    west, south, east, north = numbers("--area", text, 4)
+    if not (west < east and south < north):
+        raise ConfigurationError(f"--area takes WEST,SOUTH,EAST,NORTH in metres, not {text!r}")
+    return west, south, east, north
+
+
 def pairs(flag: str, texts: Sequence[str] | None, example: str) -> dict[str, str]:
     """Values by their names, out of texts such as gain=rsrp."""
     found: dict[str, str] = {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from veilmap.cli.options import numbers, option
+from veilmap.cli.options import area_of, option
 from veilmap.cli.output import console, writable_file, writable_folder
 from veilmap.errors import ConfigurationError
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from veilmap.surveys.folder import SurveyFolder
 
 app = typer.Typer(help="A radio map from one sum over all participants, with (ε, δ).")
-
-_FILE = typer.Argument(help="The survey's design, survey.json.", show_default=False)
-_FOLDER = typer.Argument(help="The folder of a survey.", show_default=False)
 
 
 @app.command(
@@ -42,12 +39,12 @@ def design(
     from veilmap.surveys.design import Survey, stations_of
 
     writable_file(out)
-    west, south, east, north = numbers("--area", area, 4)
+    corners = area_of(area)
     known = stations_of(*read_stations(stations))
     if level is not None:
         known = tuple(replace(one, level_db=level) for one in known)
     survey = Survey.design(
-        (west, south, east, north),
+        corners,
         known,
         participants=participants,
         epsilon=epsilon,
@@ -88,13 +85,13 @@ def run(
 
 
 @app.command("open", epilog="Example: `veilmap survey open town`")
-def open_(folder: Path = _FOLDER) -> None:
+def open_(folder: Path = typer.Argument(help="The folder of a survey.")) -> None:
     """Make the map of an opened sum anew; the sum stays as it is, so this costs no privacy."""
     from veilmap.surveys.folder import SurveyFolder
     from veilmap.surveys.posterior import radio_map_of
 
     found = SurveyFolder(folder)
-    found.save(opened := found.opened(), radio_map_of(opened))
+    radio_map_of(found.opened()).save(found.map_file)
     _show_result(found)
 
 

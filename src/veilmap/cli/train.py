@@ -12,11 +12,11 @@ from veilmap._util.options import options_of
 from veilmap.cli.options import (
     SERVER_SEES,
     TEST,
+    area_of,
     argument,
     counted,
     declared,
     listed,
-    numbers,
     of_mechanisms,
     option,
 )
@@ -124,7 +124,8 @@ def train(
         dropout=allow_missing,
         contribute=contribute,
     )
-    source = Source(data, test, city, users, cell_size, buildings, _area(area), stations)
+    corners = None if area is None else area_of(area)
+    source = Source(data, test, city, users, cell_size, buildings, corners, stations)
     _check_public(source, chosen)
     with progress_bar() as opening:
         files = opening.add_task("reading", total=None, note="", visible=False)
@@ -215,16 +216,6 @@ def _say(run: Run, out: Path, promised: bool) -> None:
     console.print(f"Wrote the run to {out}/")
     if promised:
         console.print(f"{STUDY}: {unpublished(out)}/")
-
-
-def _area(text: str | None) -> tuple[float, float, float, float] | None:
-    """The corners that an option names."""
-    if text is None:
-        return None
-    west, south, east, north = numbers("--area", text, 4)
-    if not (west < east and south < north):
-        raise ConfigurationError(f"--area takes WEST,SOUTH,EAST,NORTH in metres, not {text!r}")
-    return west, south, east, north
 
 
 def _check_public(source: Source, mechanism: Mechanism) -> None:

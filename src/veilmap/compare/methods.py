@@ -49,24 +49,10 @@ BASELINES: Mapping[str, Estimator] = {
 
 
 @dataclass(eq=False)
-class PooledMap(Estimator):
-    """A radio map learned from all links in one place.
+class MapEstimator(Estimator):
+    """An estimator whose `fit` gives a radio map."""
 
-    ``model`` says what it has beside the paper's obstacles; ``buildings`` are public heights.
-    """
-
-    grid: Grid
-    model: ModelChoice = field(default_factory=ModelChoice)
-    rounds: int = 100
-    buildings: NDArray[np.float64] | None = field(default=None, repr=False)
     radio_map_: RadioMap | None = field(default=None, init=False, repr=False)
-
-    def fit(self, data: Measurements) -> "PooledMap":
-        """Train without clipping, with exact θ and field."""
-        self.radio_map_ = self.model.fit(
-            data, self.grid, rounds=self.rounds, buildings=self.buildings
-        )
-        return self
 
     def predict_by_station(
         self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: Array | None
@@ -77,6 +63,26 @@ class PooledMap(Estimator):
     def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
         """What the devices would read, in dB."""
         return fitted(self.radio_map_).predict_links(data)
+
+
+@dataclass(eq=False)
+class PooledMap(MapEstimator):
+    """A radio map learned from all links in one place.
+
+    ``model`` says what it has beside the paper's obstacles; ``buildings`` are public heights.
+    """
+
+    grid: Grid
+    model: ModelChoice = field(default_factory=ModelChoice)
+    rounds: int = 100
+    buildings: NDArray[np.float64] | None = field(default=None, repr=False)
+
+    def fit(self, data: Measurements) -> "PooledMap":
+        """Train without clipping, with exact θ and field."""
+        self.radio_map_ = self.model.fit(
+            data, self.grid, rounds=self.rounds, buildings=self.buildings
+        )
+        return self
 
 
 @dataclass(eq=False)
@@ -108,7 +114,7 @@ class FederatedMap(PooledMap):
 
 
 @dataclass(eq=False)
-class SurveyedMap(Estimator):
+class SurveyedMap(MapEstimator):
     """A radio map from one sum over all users, see `veilmap.survey`.
 
     The design is made from ``grid``, which says where the area is, the number of users, and the
@@ -119,7 +125,6 @@ class SurveyedMap(Estimator):
     epsilon: float = 8.0
     delta: float = 1e-6
     seed: int | None = None
-    radio_map_: RadioMap | None = field(default=None, init=False, repr=False)
 
     def fit(self, data: Measurements) -> "SurveyedMap":
         """Survey the users of ``data``; where they are too few, with the fewest points."""
@@ -142,16 +147,6 @@ class SurveyedMap(Estimator):
             planned = design(spacing=math.sqrt((east - west) * (north - south)) / FEWEST_ALONG)
         self.radio_map_ = survey(data, planned, self.seed).radio_map
         return self
-
-    def predict_by_station(
-        self, user: NDArray[np.float64], mast: NDArray[np.float64], bs: Array | None
-    ) -> NDArray[np.float64]:
-        """Gain of each link in dB."""
-        return fitted(self.radio_map_).predict(user, mast)
-
-    def predict_links(self, data: HasMeasurements) -> NDArray[np.float64]:
-        """Gain of each link in dB, by its base station's id."""
-        return fitted(self.radio_map_).predict_links(data)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -39,7 +38,6 @@ from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
 
 _KEPT_CHECKPOINTS = 2
-_BROKEN = (BadZipFile, KeyError, ValueError, EOFError, OSError)
 
 
 class RunFolder:
@@ -120,7 +118,7 @@ class RunFolder:
             memory = {name.removeprefix("memory_"): arrays[name] for name in kept}
             rows = [HistoryRow(**row) for row in json.loads(str(arrays["history"]))]
             return ServerState(radio_map, int(arrays["round"]), memory), rows
-        except (*_BROKEN, TypeError) as error:
+        except (*files.BROKEN_ARCHIVE, TypeError) as error:
             earlier = checkpoints[-2].name if len(checkpoints) > 1 else "the start"
             raise RunFolderError(
                 f"the checkpoint {newest} is damaged; delete it to go on from {earlier}"
@@ -130,7 +128,8 @@ class RunFolder:
         """The map of the newest checkpoint; nothing is touched, so that a run can be watched."""
         grid = self.config().grid
         for path in reversed(self._checkpoints()):
-            with contextlib.suppress(*_BROKEN), np.load(path) as file:  # dropped in the meantime
+            # It may be dropped in the meantime.
+            with contextlib.suppress(*files.BROKEN_ARCHIVE), np.load(path) as file:
                 return RadioMap.from_arrays(grid, {name: file[name] for name in file.files})
         return None
 
@@ -166,7 +165,7 @@ class RunFolder:
         try:
             with np.load(path) as file:
                 return _seen(number, grid, file)
-        except _BROKEN as error:
+        except files.BROKEN_ARCHIVE as error:
             raise RunFolderError(f"the kept uploads in {path} are damaged") from error
 
     def save_ledger(self, content: Mapping[str, Any]) -> None:

@@ -92,11 +92,8 @@ def los_probability(
     ``station`` is its id, for the metadata: S depends on the place alone. ``grid`` as in `gain`.
     """
     bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
-    known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
-    whose = "the base station"
-    if station is not None:
-        known["base_station"] = station_name(station, radio_map)
-        whose = f"base station {station}"
+    known = place_and_name(bs, station, radio_map)
+    whose = "the base station" if station is None else f"base station {station}"
     exact = partial(radio_map.los_weight, bs_xyz=bs)
     about = f"probability of line of sight to {whose}"
     return Layer.of("los", exact, "1", about, grid or radio_map.grid, altitude, known)
@@ -246,6 +243,14 @@ def place_of(bs_xyz: ArrayLike) -> Floats:
             f"one base station is needed: bs_xyz of shape (3,), not {bs.shape}"
         )
     return bs
+
+
+def place_and_name(bs: Floats, station: Id | None, *radio_maps: RadioMap) -> dict[str, Attribute]:
+    """What a layer of one base station says of it."""
+    known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
+    if station is not None:
+        known["base_station"] = station_name(station, *radio_maps)
+    return known
 
 
 def station_name(station: Id, *radio_maps: RadioMap) -> str:

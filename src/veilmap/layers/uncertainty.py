@@ -1,7 +1,7 @@
 """Where a map is a guess: ground that no link crosses, and maps that disagree.
 
-All of this is made from measurements: whoever computes it holds them, and a picture of which
-ground was measured says something about who was there.
+All but `deviation` is made from measurements: whoever computes it holds them, and a picture of
+which ground was measured says something about who was there.
 """
 
 import json
@@ -23,8 +23,8 @@ from veilmap.federation import train
 from veilmap.federation.config import Fingerprint
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tracing import trace
-from veilmap.layers.layer import Attribute, Layer
-from veilmap.layers.predictions import place_of, station_name
+from veilmap.layers.layer import Layer
+from veilmap.layers.predictions import place_and_name, place_of
 from veilmap.model.radio_map import RadioMap
 
 # Links traced at once: with 200 cells each, 100 MB.
@@ -75,9 +75,7 @@ def spread(
                 f"map {number} has another grid than map 0; maps must share one"
             )
     bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
-    known: dict[str, Attribute] = {"base_station_m": bs.tolist(), "replicas": len(radio_maps)}
-    if station is not None:
-        known["base_station"] = station_name(station, *radio_maps)
+    known = place_and_name(bs, station, *radio_maps) | {"replicas": len(radio_maps)}
 
     def exact(places: Floats) -> Floats:
         gains = [radio_map.predict(places, bs, station=station) for radio_map in radio_maps]
@@ -100,9 +98,7 @@ def deviation(
     Privacy noise is part of it.
     """
     bs, altitude = place_of(bs_xyz), checks.number("altitude", altitude)
-    known: dict[str, Attribute] = {"base_station_m": bs.tolist()}
-    if station is not None:
-        known["base_station"] = station_name(station, radio_map)
+    known = place_and_name(bs, station, radio_map)
 
     def exact(places: Floats) -> Floats:
         return radio_map.predict(places, bs, station=station, return_std=True)[1]

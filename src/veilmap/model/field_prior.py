@@ -2,9 +2,8 @@
 
 The residual of station s at point p is f_sp = a_s + b_s x_sp + g_sp, with x the centred
 log-distance. Laws (a_s, b_s) are Gaussian around common ones; g_s is a Gaussian Markov field with
-precision t (L + κ I), L the graph Laplacian of the points. A sum opened with noise is turned into
-observations of f by linearising its angles around the current estimate (Gauss–Newton), and the
-hyperparameters are those of largest marginal likelihood: both are post-processing.
+precision t (L + κ I), L the graph Laplacian of the points. The hyperparameters t and κ are those of
+largest marginal likelihood.
 """
 
 from dataclasses import dataclass, replace
@@ -31,9 +30,10 @@ class Hyperparameters:
         """Of tension and shrinking, as an optimiser takes them."""
         return np.log([self.tension, self.shrinking])
 
-    def moved_to(self, logarithms: Floats) -> "Hyperparameters":
-        """Of these logarithms."""
-        return Hyperparameters(*np.exp(logarithms).tolist())
+    @classmethod
+    def of(cls, logarithms: Floats) -> "Hyperparameters":
+        """What `logarithms` gave."""
+        return cls(*np.exp(logarithms).tolist())
 
 
 _TYPICAL = Hyperparameters()
@@ -80,20 +80,11 @@ class Lattice:
 
     def ordered(self, values: Floats) -> Floats:
         """(S, P) with points in the order of the band."""
-        if not self.turned:
-            return values
-        return np.ascontiguousarray(values.reshape(-1, *self.shape).swapaxes(1, 2)).reshape(
-            values.shape
-        )
+        return _transposed(values, self.shape) if self.turned else values
 
     def restored(self, values: Floats) -> Floats:
         """What `ordered` took."""
-        if not self.turned:
-            return values
-        rows, columns = self.shape
-        return np.ascontiguousarray(values.reshape(-1, columns, rows).swapaxes(1, 2)).reshape(
-            values.shape
-        )
+        return _transposed(values, self.shape[::-1]) if self.turned else values
 
     @cached_property
     def band(self) -> Floats:
@@ -113,6 +104,11 @@ class Lattice:
         """Of L, (P,)."""
         along = [2 - 2 * np.cos(np.pi * np.arange(n) / n) for n in self.shape]
         return np.add.outer(*along).ravel()
+
+
+def _transposed(values: Floats, shape: tuple[int, ...]) -> Floats:
+    """Images of this shape, one a row, with rows and columns swapped."""
+    return values.reshape(-1, *shape).swapaxes(1, 2).reshape(values.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,29 +134,27 @@ class Solver:
         chosen = np.argsort(-told, kind="stable")[:_STATIONS_FITTED]
 
         def unlikely(logarithms: Floats) -> float:
-            own = start.moved_to(logarithms)
+            own = Hyperparameters.of(logarithms)
             likelihood = sum(self._station(s, own).likelihood for s in chosen)
             apart = (logarithms - _TYPICAL.logarithms) / _SPREAD
             return float(0.5 * apart @ apart - likelihood)
 
         options = {"maxfev": _EVALUATIONS, "xatol": 0.05, "fatol": 0.5}
         found = minimize(unlikely, start.logarithms, method="Nelder-Mead", options=options)
-        return start.moved_to(found.x)
+        return Hyperparameters.of(found.x)
 
-    def estimate(self, own: Hyperparameters, *, deviations: bool = True) -> Estimate:
+    def estimate(self, own: Hyperparameters) -> Estimate:
         """Mean and standard deviation of f at every point."""
-        mean, deviation = np.empty_like(self.laws.x), np.zeros_like(self.laws.x)
+        mean, deviation = np.empty_like(self.laws.x), np.empty_like(self.laws.x)
         laws = np.empty((len(mean), 2))
         for s in range(len(mean)):
             station = self._station(s, own)
-            mean[s], laws[s] = station.mean, station.law
-            if deviations:
-                deviation[s] = station.deviation()
+            mean[s], deviation[s], laws[s] = station.mean, station.deviation(), station.law
         restored = self.lattice.restored
         return Estimate(restored(mean), restored(deviation), laws, own)
 
     def _station(self, s: int, own: Hyperparameters) -> "_StationPosterior":
-        """F of one station: (Q + W)⁻¹ for the field, and a 2 × 2 problem for the law."""
+        """One station's f: (Q + W)⁻¹ for the field, and a 2 × 2 problem for the law."""
         from scipy.linalg import cho_solve_banded, cholesky_banded
 
         precision = self.seen.precision[s]  # W
@@ -176,23 +170,17 @@ class Solver:
         around = np.diag(self.laws.deviations[s] ** 2)
         known = np.linalg.inv(around) + inner[:2, :2]
         change = np.linalg.solve(known, inner[:2, 2])
-        told = precision > 0
-        likelihood = (
-            0.5
-            * (
-                inner[:2, 2] @ change
-                - inner[2, 2]
-                + np.log(own.tension * (self.lattice.eigenvalues + own.shrinking)).sum()
-                + np.log(precision[told]).sum()
-                - np.linalg.slogdet(known)[1]
-                - np.linalg.slogdet(around)[1]
-            )
-            - np.log(factor[0]).sum()
-        )
+        fit = inner[:2, 2] @ change - inner[2, 2]
+        # log det of the observations' precision, that of the prior over that of the posterior.
+        volume = np.log(own.tension * (self.lattice.eigenvalues + own.shrinking)).sum()
+        volume += np.log(precision[precision > 0]).sum() - 2 * np.log(factor[0]).sum()
+        volume -= np.linalg.slogdet(known)[1] + np.linalg.slogdet(around)[1]
         field = solved[:, 2] - solved[:, :2] @ change
         law = self.laws.means[s] + change
         left = columns - solved[:, :2]
-        return _StationPosterior(float(likelihood), columns @ law + field, law, factor, left, known)
+        return _StationPosterior(
+            0.5 * float(fit + volume), columns @ law + field, law, factor, left, known
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ import ast
 import hashlib
 import inspect
 import json
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -62,7 +61,7 @@ class Store:
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 return {name: stored[name] for name in stored.files if name != "settings"}
-        except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        except files.BROKEN_ARCHIVE as error:
             raise DataError(f"{path} is damaged; delete it to have it computed anew") from error
 
     def save(self, task: Task, outcome: Outcome) -> None:

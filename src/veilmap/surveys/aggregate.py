@@ -1,6 +1,7 @@
 """The sum of all contributions, and the noise with which it is opened."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ class OpenedSum:
         """The same of each station as a whole, in the wide range, (S,)."""
         return self._complex[-len(self.survey.stations) :]
 
-    @property
+    @cached_property
     def _complex(self) -> NDArray[np.complex128]:
         return (self.total / self.survey.clip).view(np.complex128)
 

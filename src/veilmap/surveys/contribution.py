@@ -52,7 +52,6 @@ class Contribution:
 class Entries:
     """Contributions of many participants: ``values`` at ``numbers`` of their vectors."""
 
-    owner: Ints
     numbers: Ints
     values: Ints
 
@@ -124,7 +123,7 @@ def entries(survey: Survey, owner: Ints, xy: Floats, bs: Array, gain_db: Floats)
     scale = (bound / np.maximum(length, _TINY))[owners] * weight
     values = np.floor(scale[:, None] * CIRCLE[angle] / UNIT + 0.5).astype(np.int64)
     numbers = 2 * place[:, None] + np.arange(2)
-    return Entries(np.repeat(owners, 2), numbers.ravel(), values.ravel())
+    return Entries(numbers.ravel(), values.ravel())
 
 
 def _angles(residual_db: Floats, range_db: float) -> Ints:

@@ -1,7 +1,6 @@
 """A survey on disk: its design, the account of its opening, the opened sum and the map."""
 
 import json
-import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veilmap._util import files
+from veilmap._util import checks, files
 from veilmap.errors import PrivacyError, RunFolderError
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import gaussian_epsilon
@@ -76,20 +75,27 @@ class SurveyFolder:
         """What the opening cost each participant; ``epsilon`` is None where nothing is promised."""
         try:
             account = json.loads(self._ledger.read_text(encoding="utf-8"))
-            known = account["survey"], int(account["participants"]), bool(account["seeded"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            seeded = bool(account["seeded"])
+            known = {
+                "survey": str(account["survey"]),
+                "participants": checks.whole("participants", account["participants"], least=1),
+                "epsilon": None if seeded else checks.number("epsilon", account["epsilon"]),
+                "delta": checks.number("delta", account["delta"]),
+                "seeded": seeded,
+            }
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunFolderError(f"{self._ledger} is no survey's account: {error}") from None
-        if known[0] != self.survey.digest:
+        if known["survey"] != self.survey.digest:
             raise RunFolderError(f"{self._ledger} belongs to another design than survey.json")
-        return dict(account)
+        return known
 
     def opened(self) -> OpenedSum:
         """The opened sum."""
         survey = self.survey
         try:
-            with np.load(self._sum, allow_pickle=False) as content:
+            with self._sum.open("rb") as file, np.load(file, allow_pickle=False) as content:
                 total = np.asarray(content["total"], dtype=np.int64)
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        except (*files.BROKEN_ARCHIVE, TypeError) as error:
             raise RunFolderError(f"{self._sum} is no opened sum: {error}") from None
         if total.shape != (survey.numbers,):
             raise RunFolderError(f"{self._sum} has {total.size} numbers, not {survey.numbers}")

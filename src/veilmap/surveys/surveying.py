@@ -8,6 +8,7 @@ import numpy as np
 from veilmap.data.measurements import Measurements
 from veilmap.errors import PrivacyError
 from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.mechanisms.lattice import discrete_gaussian
 from veilmap.surveys.aggregate import OpenedSum, opened, summed
 from veilmap.surveys.contribution import usable
 from veilmap.surveys.design import Survey
@@ -45,6 +46,7 @@ def survey(
     xy = data.user_xyz[:, :2]
     kept = usable(design, xy, data.bs, data.gain_db).all(axis=0)
     total = summed(design, owner.reshape(-1)[kept], xy[kept], data.bs[kept], data.gain_db[kept])
+    discrete_gaussian(design.deviation)  # noise that cannot be drawn is refused before the account
     if before_opening is not None:
         before_opening(design, len(users), seed)
     found = opened(design, total, len(users), seed)
