@@ -18,6 +18,9 @@ from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism, NoGuarantee
 
 _LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
 _ROUNDING = 4.0  # s of `gaussian_deviation`, in steps of the lattice
+LEAST_DEVIATION = 4 * _ROUNDING
+"""Above which `gaussian_deviation` and `gaussian_epsilon` are exact."""
+
 _NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
 
 
@@ -120,7 +123,7 @@ def gaussian_epsilon(deviation: float, delta: float, sensitivity: float, sums: i
     """ε of a participant in ``sums`` sums with such noise, exactly composed."""
     import dp_accounting
 
-    if deviation <= 4 * _ROUNDING:
+    if deviation <= LEAST_DEVIATION:
         raise PrivacyError(f"noise of deviation {deviation:g} is too coarse for the lattice")
     plain = math.sqrt(deviation**2 - _ROUNDING**2) / sensitivity
     return float(dp_accounting.get_epsilon_gaussian(plain / math.sqrt(sums), delta))
