@@ -41,7 +41,7 @@ class Curve:
     laws: float  # what distance laws cost, as a multiple of the noise's share in them
 
 
-CURVE = Curve(28.0, 0.28, 1.6)
+CURVE = Curve(28.7, 0.284, 1.6)
 
 
 @dataclass(frozen=True)
