@@ -315,6 +315,13 @@ class RadioMap:
         such as the law of blocked links where all are clear, stays as it is.
         """
         links = self.without_patterns(data.links)
+        columns = self.by_theta(links)
+        start = np.append(self.propagation.as_array(), np.zeros(len(self.offsets)))
+        change = np.linalg.lstsq(columns, links.gain_db - columns @ start, rcond=_HARDLY_TOLD)[0]
+        return self.moved_to(self.heights, self._centred(start + change, columns))
+
+    def by_theta(self, links: Links) -> Floats:
+        """∂γ/∂θ of each link, (J, P): the gain less antenna patterns is this times θ."""
         depths = self.obstruction(links.user_xyz, links.bs_xyz)
         log_d = log_distance(links.user_xyz, links.bs_xyz)
         shares = self.propagation.shares(depths)
@@ -322,11 +329,7 @@ class RadioMap:
         applies = np.zeros((len(log_d), len(self.offsets) + 1))  # the last one is nobody's
         for numbers in self.offset_numbers(links):
             applies[np.arange(len(log_d)), numbers] = 1.0
-        columns = np.hstack([design, applies[:, :-1]])
-        start = np.append(self.propagation.as_array(), np.zeros(len(self.offsets)))
-        left_over = links.gain_db - columns @ start
-        change = np.linalg.lstsq(columns, left_over, rcond=_HARDLY_TOLD)[0]
-        return self.moved_to(self.heights, self._centred(start + change, columns))
+        return np.hstack([design, applies[:, :-1]])
 
     def _centred(self, theta: Floats, columns: Floats) -> Floats:
         """The same gains with offsets of mean 0: what they have in common is the laws'."""

@@ -49,12 +49,12 @@ def estimated(opened: OpenedSum) -> tuple[Estimate, Floats]:
         weight = min(1.0, opened.participants / max(count.sum(), 1.0))  # of one's entry
         variance = (opened.noise / slope) ** 2 + nuggets[:, None] * weight / count
         seen = Observations(f + turned.imag / slope, 1.0 / variance)
-        solver = Solver.of(survey.grid.shape, seen, laws)
+        solver = Solver.of(survey.grid, survey.positions, seen, laws)
         own = solver.fitted(own)
         found = solver.estimate(own)
         f = found.mean
         # An estimate that follows its own noise turns some of it into the real part.
-        leverage = seen.precision * found.deviation**2
+        leverage = seen.weights * found.deviation**2
         fitted_noise = leverage * opened.noise**2 / (kept * count)
     return found, nuggets
 
