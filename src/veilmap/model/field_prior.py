@@ -26,7 +26,7 @@ _EVALUATIONS = 30  # for each hyperparameter
 _OWN = 0.2  # α: share of a field's variance that is the station's own: its sector, its receiver
 _SLOWER = 1.5  # stations stand above much that shades users: g changes more slowly with their place
 _BINS_PER_OCTAVE = 4  # of wavenumbers that are correlated alike
-_TOLERANCE = 1e-4  # of the conjugate gradients, relative
+_TOLERANCE = 1e-3  # of the conjugate gradients, relative
 _MOST_ITERATIONS = 300
 
 

@@ -23,7 +23,7 @@ from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
 from veilmap.model import netcdf
 from veilmap.model import offsets as no_offsets
-from veilmap.model.field import Field
+from veilmap.model.field import NO_DEVIATIONS, Field
 from veilmap.model.offsets import Offsets
 from veilmap.model.propagation import Propagation
 
@@ -246,7 +246,7 @@ class RadioMap:
         its offset, pattern and field, as calibrated devices would read it. Without an id antennas
         are isotropic and all send alike. ``smooth=False`` takes the clear or the blocked law,
         whatever lies between. ``return_std`` adds the standard deviation of a reading, (J,), which
-        maps of surveys have.
+        maps of surveys and of pooled fields have.
         """
         user, mast = paired(user_xyz, bs_xyz)
         bs = None if station is None else np.full(len(user), station)
@@ -254,9 +254,9 @@ class RadioMap:
         return (gain, self.deviation(user, mast, bs)) if return_std else gain
 
     def deviation(self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None = None) -> Floats:
-        """Standard deviation of a reading on each link, (J,), in dB: maps of surveys know it."""
+        """Standard deviation of a reading on each link, (J,), in dB, where it is known."""
         if self.field is None:
-            raise ConfigurationError("this map has no standard deviations: it is no survey's")
+            raise ConfigurationError(NO_DEVIATIONS)
         return self.field.deviation_at(user_xyz, bs_xyz, bs)
 
     def _gain(
