@@ -15,7 +15,7 @@ from veilmap.errors import ConfigurationError, DataError, RunFolderError
 from veilmap.runs.folders import holds_result, open_result, results_in
 from veilmap.runs.survey import OpenSurvey
 from veilmap.surveys.aggregate import OpenedSum, summed
-from veilmap.surveys.design import RECEIVER_HEIGHT
+from veilmap.surveys.design import RECEIVER_HEIGHT, Survey
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +158,26 @@ def test_a_damaged_file_is_said_in_a_line(town, file, content):
     opened = OpenSurvey(town)
     with refused((DataError, RunFolderError), town / file):
         _ = opened.label, opened.finished_map(), opened.opened
+
+
+@pytest.mark.parametrize(
+    "change", [{"epsilon": 1e300}, {"stations": ("x", 1e300)}, {"stations": ("z", -1e300)}], ids=str
+)
+def test_a_design_beyond_all_bounds_is_said_in_a_line(town, change):
+    """Its digest is right: only the design itself can be refused."""
+    content = json.loads((town / "survey.json").read_text())
+    for name, value in change.items():
+        if name == "stations":
+            content["stations"][0][value[0]] = value[1]
+        else:
+            content[name] = value
+    (town / "survey.json").write_text(json.dumps(content))
+    account = json.loads((town / "ledger.json").read_text())
+    account["survey"] = Survey.load(town / "survey.json").digest
+    (town / "ledger.json").write_text(json.dumps(account))
+    opened = OpenSurvey(town)
+    with refused((DataError, RunFolderError), town):
+        _ = opened.label, opened.opened, opened.stations
 
 
 # ---- its audit

@@ -38,7 +38,7 @@ _LISTED = 10
 
 
 def export(
-    source: Path = argument("A map (.nc), or the folder of a run.", metavar="MAP_OR_RUN"),
+    source: Path = argument("A map (.nc), or the folder of a run or survey.", metavar="MAP_OR_RUN"),
     out: Path = argument(f"File to write; its ending says as what: {', '.join(ENDINGS)}."),
     layer: str = option("gain", f"What to write: {', '.join(_OPTIONS)}."),
     station: list[str] | None = option(

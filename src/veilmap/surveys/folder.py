@@ -17,6 +17,9 @@ from veilmap.privacy.accounting import Promise, gaussian_epsilon, promise_of_sum
 from veilmap.surveys.aggregate import OpenedSum
 from veilmap.surveys.design import Survey
 
+_FARTHEST = 1e8  # metres; coordinates on Earth are smaller
+_LARGEST_EPSILON = 1e9  # beyond it noise cannot be computed
+
 
 @dataclass(frozen=True)
 class SurveyFolder:
@@ -79,8 +82,13 @@ class SurveyFolder:
 
     @cached_property
     def survey(self) -> Survey:
-        """The design."""
-        return Survey.load(self.path / "survey.json")
+        """The design, which may be anybody's."""
+        survey = Survey.load(self.path / "survey.json")
+        if np.abs(survey.positions).max() > _FARTHEST:
+            raise RunFolderError(f"{self.path / 'survey.json'} has base stations off the Earth")
+        if survey.epsilon > _LARGEST_EPSILON:
+            raise RunFolderError(f"{self.path / 'survey.json'} promises nothing with so large an ε")
+        return survey
 
     @cached_property
     def account(self) -> dict[str, Any]:
