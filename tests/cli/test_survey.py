@@ -1,6 +1,7 @@
 """The commands of a survey, typed as a user would, rightly and wrongly."""
 
 import json
+from datetime import datetime
 from functools import partial
 
 import numpy as np
@@ -129,3 +130,50 @@ def test_a_survey_is_not_opened_twice_and_wrong_files_are_named(town, command, d
         code, _, err = command(*wrong)
         assert code == 2
         assert name in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "planned", "gain.csv"),
+        ("report", "planned"),
+        ("serve", "planned", "--port", "0"),
+        ("serve", "town", "planned", "--port", "0"),
+        ("audit", "planned"),
+    ],
+)
+def test_folders_of_neither_a_run_nor_a_survey_are_refused_in_a_line(town, command, design, words):
+    design()
+    command("survey", "run", "links.parquet", "--survey", "survey.json", "--out", "town")
+    (town / "planned").mkdir()
+    (town / "survey.json").rename(town / "planned" / "survey.json")  # nobody has taken part yet
+    code, _, err = command(*words)
+    assert code == 2
+    assert "planned" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_uncertainty_of_a_base_station_that_was_not_surveyed_is_refused(town, command, design):
+    design()
+    command("survey", "run", "links.parquet", "--survey", "survey.json", "--out", "town")
+    words = ("export", "town", "sure.nc", "--layer", "uncertainty", "--bs")
+    assert command(*words, "500,900,20")[0] == 0  # that is north
+    code, _, err = command(*words, "10,20,30")
+    assert code == 2
+    assert "(10, 20, 30)" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_the_account_says_how_to_make_the_sum_again(town, command, design):
+    design()
+    words = ("survey", "run", "links.parquet", "--survey", "survey.json", "--seed", "7", "--out")
+    command(*words, "town")
+    account = json.loads((town / "town" / "ledger.json").read_text())
+    assert account["veilmap"] == vm.__version__
+    assert datetime.fromisoformat(account["opened"]).tzinfo is not None
+    again = ("survey", "run", "links.parquet", "--survey", "town/survey.json", "--seed")
+    command(*again, str(account["seed"]), "--out", "again")
+    sums = [np.load(town / name / "sum.npz")["total"] for name in ("town", "again")]
+    np.testing.assert_array_equal(*sums)
+    command("survey", "run", "links.parquet", "--survey", "survey.json", "--out", "promised")
+    assert json.loads((town / "promised" / "ledger.json").read_text())["seed"] is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from veilmap.cli.options import area_of, option
-from veilmap.cli.output import console, writable_file, writable_folder
+from veilmap.cli.output import console, sentence, writable_file, writable_folder
 from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -115,13 +115,5 @@ def _show(survey: "Survey") -> None:
 
 def _show_result(folder: "SurveyFolder") -> None:
     _show(folder.survey)
-    account = folder.account
-    if account["seeded"]:
-        console.print("No promise: the noise is computable from the seed (study).")
-    else:
-        console.print(
-            f"Opened once, over {account['participants']:,} participants: (ε, δ) ="
-            f" ({account['epsilon']:.3g}, {account['delta']:g}) for everything that one of them"
-            " measured, under the conditions of docs/survey.md."
-        )
+    console.print(f"{sentence(folder.promise.words)}.")
     console.print(f"The map is {folder.map_file}")

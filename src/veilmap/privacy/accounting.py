@@ -20,6 +20,8 @@ _LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
 _ROUNDING = 4.0  # s of `gaussian_deviation`, in steps of the lattice
 _NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
 
+_SEEDED = "no promise: the noise is computable from the seed (study)"
+
 
 def guarantee_of(mechanism: Mechanism) -> PrivateSums:
     """The mechanism's guarantee; one without is refused."""
@@ -52,10 +54,21 @@ def promise(mechanism: Mechanism, spent: float, seed: int | None) -> Promise:
     if isinstance(guarantee, NoGuarantee):
         return Promise(math.nan, f"no (ε, δ) guarantee: {guarantee.reason}")
     if seed is not None:
-        return Promise(math.nan, "no promise: the noise is computable from the seed (study)")
+        return Promise(math.nan, _SEEDED)
     assert isinstance(mechanism, AggregateGaussian)
     words = f"(ε, δ) = ({spent:.2f}, {mechanism.delta:g}) for {guarantee.adjacency}"
     return Promise(spent, f"{words}, under the conditions of docs/privacy.md")
+
+
+def promise_of_sum(spent: float, delta: float, participants: int, *, seeded: bool) -> Promise:
+    """What a survey promises: the same for its one sum, opened with ``spent`` as its ε."""
+    if seeded:
+        return Promise(math.nan, _SEEDED)
+    words = (
+        f"(ε, δ) = ({spent:.3g}, {delta:g}) for everything that one of {participants:,}"
+        " participants measured"
+    )
+    return Promise(spent, f"{words}, under the conditions of docs/survey.md")
 
 
 def event_of(mechanism: Mechanism, rounds: int) -> Any:

@@ -15,7 +15,7 @@ from veilmap.auditing.audit import Audit
 from veilmap.federation.messages import ClientId
 from veilmap.figures import Figure
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.mechanisms import Mechanism
+from veilmap.runs.opened import label_of
 
 COLUMNS = ("attack", "round", "median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100")
 UNITS = "distances in metres; ≤10: percent of users found within 10 m"
@@ -90,17 +90,6 @@ def shown_rounds(audit: Audit) -> dict[str, When]:
 def label(audit: Audit) -> str:
     """A run in a few words."""
     return label_of(audit.mechanism, audit.server_sees)
-
-
-def label_of(mechanism: Mechanism, server_sees: str) -> str:
-    """A mechanism with its main parameters, and the trust model in a few words."""
-    parts = [mechanism.name]
-    for name, symbol in (("noise_budget", "μ"), ("tradeoff", "ρ"), ("epsilon", "ε")):
-        if (value := getattr(mechanism, name, None)) is not None:
-            parts.append(f"{symbol} = {value:g}")
-    if server_sees == "sums":
-        parts.append("sums only")
-    return ", ".join(parts)
 
 
 def headline(audit: Audit) -> str:

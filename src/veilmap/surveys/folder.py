@@ -2,29 +2,41 @@
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from veilmap import __version__
 from veilmap._util import checks, files
 from veilmap.errors import PrivacyError, RunFolderError
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import gaussian_epsilon
+from veilmap.privacy.accounting import Promise, gaussian_epsilon, promise_of_sum
 from veilmap.surveys.aggregate import OpenedSum
 from veilmap.surveys.design import Survey
+
+_FARTHEST = 1e8  # metres; coordinates on Earth are smaller
+_LARGEST_EPSILON = 1e9  # beyond it noise cannot be computed
 
 
 @dataclass(frozen=True)
 class SurveyFolder:
     """Reads and writes the folder of one survey.
 
-    ``survey.json`` is the design, ``ledger.json`` says that its sum was opened and is written
-    before that happens, ``sum.npz`` is the opened sum, and ``radio_map.nc`` the map.
+    ``survey.json`` is the design, ``ledger.json`` says that its sum was opened, by which version
+    and when, and is written before that happens; ``sum.npz`` is the opened sum, ``radio_map.nc``
+    the map. Design, number of participants and, in a study, the seed are all that decides a sum
+    beside the measurements, which no file here tells anything of.
     """
 
     path: Path
+
+    @property
+    def exists(self) -> bool:
+        """Whether a survey was opened here; a design alone is none."""
+        return (self.path / "survey.json").is_file() and self._ledger.is_file()
 
     def begin(self, survey: Survey, participants: int, seed: int | None) -> None:
         """Write down that the sum is about to be opened; a second opening is refused."""
@@ -43,6 +55,9 @@ class SurveyFolder:
                 "epsilon": None if seed is not None else spent,
                 "delta": survey.delta,
                 "seeded": seed is not None,
+                "seed": seed,
+                "veilmap": __version__,
+                "opened": datetime.now(UTC).isoformat(timespec="seconds"),
             }
             files.write_json(account, self._ledger)
 
@@ -67,8 +82,13 @@ class SurveyFolder:
 
     @cached_property
     def survey(self) -> Survey:
-        """The design."""
-        return Survey.load(self.path / "survey.json")
+        """The design, which may be anybody's."""
+        survey = Survey.load(self.path / "survey.json")
+        if np.abs(survey.positions).max() > _FARTHEST:
+            raise RunFolderError(f"{self.path / 'survey.json'} has base stations off the Earth")
+        if survey.epsilon > _LARGEST_EPSILON:
+            raise RunFolderError(f"{self.path / 'survey.json'} promises nothing with so large an ε")
+        return survey
 
     @cached_property
     def account(self) -> dict[str, Any]:
@@ -82,6 +102,8 @@ class SurveyFolder:
                 "epsilon": None if seeded else checks.number("epsilon", account["epsilon"]),
                 "delta": checks.number("delta", account["delta"]),
                 "seeded": seeded,
+                "veilmap": str(account.get("veilmap", "")),
+                "opened": str(account.get("opened", "")),
             }
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunFolderError(f"{self._ledger} is no survey's account: {error}") from None
@@ -89,14 +111,25 @@ class SurveyFolder:
             raise RunFolderError(f"{self._ledger} belongs to another design than survey.json")
         return known
 
+    @property
+    def promise(self) -> Promise:
+        """What is promised to every participant, or why nothing is."""
+        account = self.account
+        spent, seeded = account["epsilon"], account["seeded"]
+        return promise_of_sum(spent, account["delta"], account["participants"], seeded=seeded)
+
     def opened(self) -> OpenedSum:
         """The opened sum."""
         survey = self.survey
         try:
             with self._sum.open("rb") as file, np.load(file, allow_pickle=False) as content:
-                total = np.asarray(content["total"], dtype=np.int64)
+                total = np.asarray(content["total"])
         except (*files.BROKEN_ARCHIVE, TypeError) as error:
             raise RunFolderError(f"{self._sum} is no opened sum: {error}") from None
-        if total.shape != (survey.numbers,):
-            raise RunFolderError(f"{self._sum} has {total.size} numbers, not {survey.numbers}")
+        if total.shape != (survey.numbers,) or total.dtype.kind != "i":
+            raise RunFolderError(
+                f"{self._sum} holds {total.size} values of type {total.dtype}, not"
+                f" {survey.numbers} whole numbers"
+            )
+        total = total.astype(np.int64)
         return OpenedSum(survey, total, self.account["participants"], survey.deviation)

@@ -1,0 +1,259 @@
+"""Surveys behind the page's API, beside runs."""
+
+import gc
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import veilmap as vm
+from towns import USERS, audit_of, audited, surveyed
+from veilmap.reports import surveys
+from veilmap.runs.survey import OpenSurvey
+from webs import client_of, line_of, service_of, strict, trained, unpacked
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+STARTED = ["/pause", "/resume", "/stop", "/audit", "/replicas"]
+LOOKED = [
+    "", "/history", "/buildings", "/sum?station=north", "/layer?layer=gain&station=north",
+    "/layer?layer=uncertainty&station=south", "/layer?layer=best-server",
+    "/layer.tif?layer=gain&station=north",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A survey, one with a seed, and a run."""
+    place = tmp_path_factory.mktemp("runs")
+    surveyed(place / "town")
+    surveyed(place / "trial", names=(HOSTILE, 'a "b'), seed=1)
+    trained(place / "run", "--mechanism", "none")
+    return place
+
+
+@pytest.fixture(scope="module")
+def looking(made, tmp_path_factory):
+    """A page on which nothing changes: making an application takes half a second."""
+    return client_of(service_of([made], tmp_path_factory.mktemp("work")))
+
+
+@pytest.fixture
+def place(made, tmp_path):
+    """The same for a test that changes something."""
+    return shutil.copytree(made, tmp_path / "runs")
+
+
+@pytest.fixture
+def client(place, tmp_path):
+    return client_of(service_of([place], tmp_path / "work"))
+
+
+@pytest.fixture
+def study(place, tmp_path):
+    """The same page for those who may see studies."""
+    return client_of(service_of([place], tmp_path / "study", study=True))
+
+
+def listed(client):
+    return {run["id"]: run for run in strict(client.get("/api/state"))["runs"]}
+
+
+def packed(client, address):
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.content
+    return unpacked(answer.content)
+
+
+def test_surveys_are_listed_beside_runs(looking):
+    runs = listed(looking)
+    kinds = {name: (run["kind"], run["state"]) for name, run in runs.items()}
+    assert kinds == {
+        "run": ("run", "finished"), "town": ("survey", "finished"), "trial": ("survey", "finished"),
+    }  # fmt: skip
+    assert runs["town"]["label"] == "one sum, ε = 4"
+    assert "ε" not in runs["trial"]["label"]
+    assert (runs["town"]["played"], runs["town"]["rounds"], runs["town"]["users"]) == (0, 0, USERS)
+
+
+def test_a_survey_by_itself_is_served(made, tmp_path):
+    client = client_of(service_of([made / "town"], tmp_path / "work"))
+    assert list(listed(client)) == ["town"]
+
+
+def test_all_that_the_page_needs_is_told(looking, made):
+    town = strict(looking.get("/api/runs/town"))
+    opened = OpenSurvey(made / "town")
+    assert [station["id"] for station in town["stations"]] == ["north", "south"]
+    assert town["promise"] == opened.promise.words
+    assert town["grid"]["cell_size"] == opened.radio_map().grid.cell_size
+    shown = {layer["name"]: layer for layer in town["layers"]}
+    assert shown.keys() == {"gain", "best-server", "uncertainty"}
+    assert all(layer["why_not"] is None for layer in shown.values())
+    assert shown["gain"]["placeable"]
+    assert not shown["uncertainty"]["placeable"]
+    facts = {fact["name"]: fact["words"] for fact in town["survey"]["facts"]}
+    assert opened.survey.digest[:16] in facts["Survey"]
+    assert vm.__version__ in facts["Opened"]
+    assert strict(looking.get("/api/runs/run"))["survey"] is None
+    hostile = strict(looking.get("/api/runs/trial"))
+    assert hostile["stations"][0]["id"] == HOSTILE
+
+
+def test_its_layers_are_those_of_the_library(looking, made):
+    opened = OpenSurvey(made / "town")
+    radio_map, (places, ids) = opened.radio_map(), opened.stations
+    expected = {
+        "gain": vm.layers.gain(radio_map, places[1], station="south"),
+        "uncertainty": vm.layers.deviation(radio_map, places[1], station="south"),
+        "best-server": vm.layers.best_server(radio_map, places, ids=ids)[0],
+    }
+    for name, layer in expected.items():
+        header, arrays = packed(looking, f"/api/runs/town/layer?layer={name}&station=south")
+        np.testing.assert_array_equal(arrays["values"], layer.values.astype(np.float32))
+        assert (header["name"], header["unit"]) == (layer.name, layer.unit)
+    _, arrays = packed(looking, "/api/runs/town/layer?layer=gain&x=100&y=100&z=30")
+    new = vm.layers.gain(radio_map, (100.0, 100.0, 30.0))
+    np.testing.assert_array_equal(arrays["values"], new.values.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("layer=heights", "survey"),
+        ("layer=los&station=north", "survey"),
+        ("layer=uncertainty&x=100&y=100&z=30", "(100, 100, 30)"),
+        ("layer=uncertainty&station=west", "west"),
+        ("layer=gain", "station"),
+        ("layer=gain&station=north&of=true", "published"),
+    ],
+)
+def test_layers_that_a_survey_has_not_are_refused(looking, query, named):
+    assert named in line_of(looking.get(f"/api/runs/town/layer?{query}"), 400)
+
+
+def test_what_was_opened_is_shown_and_what_a_run_uploads_is_not(looking, made):
+    found = OpenSurvey(made / "town").sum_of("south")
+    header, arrays = packed(looking, "/api/runs/town/sum?station=south")
+    np.testing.assert_array_equal(arrays["counts"], found.counts.astype(np.float32))
+    np.testing.assert_array_equal(arrays["length"], found.length.astype(np.float32))
+    assert header["noise"] == found.noise
+    assert header["summary"] == surveys.told(found)
+    shape = header["grid"]["rows"], header["grid"]["columns"]
+    assert shape == OpenSurvey(made / "town").survey.grid.shape
+    assert "west" in line_of(looking.get("/api/runs/town/sum?station=west"), 400)
+    line_of(looking.get("/api/runs/town/sum"), 422)
+    assert "no survey" in line_of(looking.get("/api/runs/run/sum?station=0"), 400)
+    assert "survey" in line_of(looking.get("/api/runs/town/seen?user=0&round=1"), 400)
+
+
+def test_a_survey_has_no_rounds_and_nothing_to_start(looking):
+    assert strict(looking.get("/api/runs/town/history"))["rows"] == []
+    assert "event: end" in looking.get("/api/runs/town/events").text
+    for action in STARTED:
+        line_of(looking.post(f"/api/runs/town{action}"), 400)
+    assert "survey" in line_of(looking.post("/api/runs", json={"like": "town"}), 400)
+    assert strict(looking.get("/api/state"))["jobs"] == []
+
+
+def test_an_audit_is_shown_with_the_words_of_a_study_or_not_at_all(client, study, place):
+    audited(place / "town")
+    hidden = strict(client.get("/api/runs/town"))
+    assert hidden["survey"]["audit"] == []
+    assert "--study" in hidden["survey"]["why_no_audit"]
+    assert hidden["study"] is None
+    assert "town" in {one["run"] for one in strict(client.get("/api/tradeoff"))["missing"]}
+    shown = strict(study.get("/api/runs/town"))
+    assert shown["study"]
+    assert shown["survey"]["why_no_audit"] is None
+    cells = [cell for table in shown["survey"]["audit"] for row in table["rows"] for cell in row]
+    for one in ("0.62", "0.98", "75 %", "1.23", "4.00", "matched filter", "240", "20 %"):
+        assert one in cells
+
+
+def test_an_audited_survey_is_a_point_whose_map_nobody_measured(client, place):
+    audited(place / "trial")
+    (point,) = strict(client.get("/api/tradeoff"))["points"]
+    promise = OpenSurvey(place / "trial").promise.words
+    assert point == {
+        "run": "trial", "label": "one sum, no promise", "mae_db": None, "attack": "matched filter",
+        "when": "everything else", "median": 120.0, "low": 108.0, "high": 132.0, "prior": 350.0,
+        "promise": promise, "study": None,
+    }  # fmt: skip
+    audited(place / "trial", location=audit_of(place / "trial")["location"][1:])
+    os.utime(place / "trial.study" / "audit" / "audit.json", (4e9, 4e9))
+    found = strict(client.get("/api/tradeoff"))  # without guessing there is nothing to compare with
+    assert found["points"] == []
+    assert "audit" in {one["run"]: one["why_not"] for one in found["missing"]}["trial"]
+
+
+def test_a_damaged_audit_is_not_shown(client, place):
+    for content in ("", "{", "[]", {"survey": 3}, audit_of(place / "trial") | {"location": 3}):
+        audited(place / "trial", content)
+        assert strict(client.get("/api/runs/trial"))["survey"]["audit"] == []
+        assert strict(client.get("/api/tradeoff"))["points"] == []
+
+
+# ---- surveys that are gone or damaged
+
+
+def test_a_survey_without_its_map_says_what_to_do(client, place):
+    (place / "town" / "radio_map.nc").unlink()
+    town = listed(client)["town"]
+    assert town["state"] == "failed"
+    assert "veilmap survey open" in town["problem"]
+    for path in LOOKED:
+        answer = client.get(f"/api/runs/town{path}")
+        if answer.status_code != 200:
+            line_of(answer, 400)
+
+
+def test_a_survey_that_is_deleted_is_gone(client, place):
+    assert client.get("/api/runs/town").status_code == 200
+    shutil.rmtree(place / "town")
+    for path in LOOKED:
+        assert "town" in line_of(client.get(f"/api/runs/town{path}"), 404)
+    assert set(listed(client)) == {"run", "trial"}
+
+
+def test_a_survey_in_the_place_of_a_run_is_read_anew(client, place):
+    assert strict(client.get("/api/runs/run"))["kind"] == "run"
+    shutil.rmtree(place / "run")
+    (place / "town").rename(place / "run")
+    assert strict(client.get("/api/runs/run"))["kind"] == "survey"
+    assert client.get("/api/runs/run/sum?station=north").status_code == 200
+
+
+def test_a_design_alone_is_no_survey(client, place):
+    (place / "town" / "ledger.json").unlink()
+    assert set(listed(client)) == {"run", "trial"}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("how", ["empty", "half", "garbage", "a folder", "another's"])
+def test_a_damaged_file_is_no_fault_of_ours(client, place, how):
+    files = ("survey.json", "ledger.json", "radio_map.nc", "sum.npz")
+    for name in files:
+        path = shutil.copytree(place / "town", place / name) / name
+        content = path.read_bytes()
+        path.unlink()
+        if how == "a folder":
+            path.mkdir()
+        elif how == "another's":
+            shutil.copy(place / "trial" / name, path)
+        else:
+            damaged = {"empty": b"", "half": content[: len(content) // 2]}
+            path.write_bytes(damaged.get(how, b"\xff\0?"))
+    assert {"run", "town", "trial"} <= set(listed(client))
+    assert client.get("/api/tradeoff").status_code == 200
+    for name in files:
+        for part in LOOKED:
+            answer = client.get(f"/api/runs/{name}{part}")
+            if answer.status_code != 200:
+                line_of(answer, 400, 404)
+        if (name, how) != ("sum.npz", "another's"):  # of a design with as many numbers
+            assert client.get(f"/api/runs/{name}").status_code != 200
+            assert client.get(f"/api/runs/{name}/sum?station=north").status_code != 200
+        for action in STARTED:
+            line_of(client.post(f"/api/runs/{name}{action}"), 400, 404)
+    gc.collect()  # readers leave half a file open
