@@ -9,6 +9,7 @@ import pytest
 
 import veilmap as vm
 from commands import run
+from veilmap.privacy.accounting import composed_epsilon
 
 SITES = "bs,x,y,z\nnorth,500,900,20\nsouth,400,100,20\n"
 
@@ -67,6 +68,28 @@ def test_from_a_design_to_a_map(town, command, design):
     radio_map = vm.RadioMap.load(town / "town" / "radio_map.nc")
     gain = radio_map.predict((500, 500, 1.5), (500, 900, 20), station="north")
     assert gain == pytest.approx(-60 - 30 * np.log10(4), abs=6)
+
+
+def test_surveys_of_the_same_people_are_counted_together(town, command, design):
+    design()
+    words = ("links.parquet", "--survey", "survey.json", "--out")
+    assert command("survey", "run", *words, "first")[0] == 0
+    code, out, _ = command("survey", "run", *words, "second", "--after", "first")
+    assert code == 0
+    account = json.loads((town / "second" / "ledger.json").read_text())
+    deviation, clip = account["earlier"][0]
+    assert account["epsilon"] == pytest.approx(composed_epsilon(2 * [(deviation, clip)], 1e-6))
+    assert 4 < account["epsilon"] < 8
+    assert f"{account['epsilon']:.3g}" in out
+    command("survey", "run", *words, "third", "--after", "second")
+    assert len(json.loads((town / "third" / "ledger.json").read_text())["earlier"]) == 2
+    # What can be computed from a seed protects nobody, also not later.
+    command("survey", "run", *words, "study", "--seed", "0")
+    for named in ("study", "nowhere"):
+        code, _, error = command("survey", "run", *words, "fourth", "--after", named)
+        assert code == 2
+        assert error.count("\n") <= 2
+        assert not (town / "fourth" / "ledger.json").exists()
 
 
 def test_its_map_is_exported_with_its_uncertainty(town, command, design):

@@ -12,7 +12,7 @@ import veilmap as vm
 from refusals import refused
 from veilmap._util.plain import to_plain
 from veilmap.errors import ConfigurationError, DataError, PrivacyError, RunFolderError
-from veilmap.privacy.accounting import gaussian_deviation, gaussian_epsilon
+from veilmap.privacy.accounting import composed_epsilon, gaussian_deviation, gaussian_epsilon
 from veilmap.surveys.aggregate import opened
 from veilmap.surveys.contribution import contribution
 from veilmap.surveys.design import Survey, stations_of
@@ -131,7 +131,7 @@ def test_noise_is_exactly_calibrated(epsilon):
     assert gaussian_epsilon(0.999 * deviation, 1e-6, 1024) > epsilon
     rho = math.sqrt(epsilon + math.log(1e6)) - math.sqrt(math.log(1e6))  # (Bun and Steinke, 2016)
     assert deviation < 1024 / (math.sqrt(2) * rho)
-    twice = gaussian_epsilon(deviation, 1e-6, 1024, sums=2)
+    twice = composed_epsilon(2 * [(deviation, 1024)], 1e-6)
     assert epsilon < twice < 2 * epsilon
 
 

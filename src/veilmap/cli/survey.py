@@ -1,6 +1,7 @@
 """`veilmap survey`: a radio map from one sum, with (ε, δ)."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,11 @@ def run(
     data: Path = typer.Argument(help="Everybody's measurements, .csv or .parquet."),
     survey: Path = option(..., "The design, as `survey design` writes it."),
     out: Path = option(..., "Folder to write; a survey is opened once."),
+    after: list[Path] | None = option(
+        None,
+        "Folder of the survey that the same people took part in before: its ε, and of those"
+        " before it, are counted in. Repeatable.",
+    ),
     seed: int | None = option(None, "Noise seed, for studies; with one nothing is promised."),
 ) -> None:
     """Survey everybody in a table on this machine, open the sum once, and make the map."""
@@ -73,13 +79,16 @@ def run(
     from veilmap.surveys.surveying import survey as surveyed
 
     planned, folder = Survey.load(survey), SurveyFolder(out)
+    earlier = [SurveyFolder(path) for path in after or ()]
+    for one in earlier:
+        _ = one.account  # a mistake shows before the work
     writable_folder(out)
     links = Measurements.load(data)
     if links.crs != planned.grid.crs and None not in (links.crs, planned.grid.crs):
         raise ConfigurationError(
             f"{data} is in {links.crs} and the survey in {planned.grid.crs}", "data"
         )
-    result = surveyed(links, planned, seed, before_opening=folder.begin)
+    result = surveyed(links, planned, seed, before_opening=partial(folder.begin, after=earlier))
     folder.save(result.opened, result.radio_map)
     _show_result(folder)
 

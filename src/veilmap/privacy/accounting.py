@@ -60,14 +60,21 @@ def promise(mechanism: Mechanism, spent: float, seed: int | None) -> Promise:
     return Promise(spent, f"{words}, under the conditions of docs/privacy.md")
 
 
-def promise_of_sum(spent: float, delta: float, participants: int, *, seeded: bool) -> Promise:
-    """What a survey promises: the same for its one sum, opened with ``spent`` as its ε."""
+def promise_of_sum(
+    spent: float, delta: float, participants: int, *, seeded: bool, earlier: int = 0
+) -> Promise:
+    """What a survey promises: the same for its one sum.
+
+    ``spent`` is ε of who was in it and in so many ``earlier`` surveys.
+    """
     if seeded:
         return Promise(math.nan, _SEEDED)
     words = (
         f"(ε, δ) = ({spent:.3g}, {delta:g}) for everything that one of {participants:,}"
         " participants measured"
     )
+    if earlier:
+        words += f", here and in {earlier} earlier survey{'s' if earlier > 1 else ''} together"
     return Promise(spent, f"{words}, under the conditions of docs/survey.md")
 
 
@@ -129,14 +136,24 @@ def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> floa
     return math.hypot(sensitivity * multiplier, _ROUNDING)
 
 
-def gaussian_epsilon(deviation: float, delta: float, sensitivity: float, sums: int = 1) -> float:
-    """ε of a participant in ``sums`` sums with such noise, exactly composed."""
+def gaussian_epsilon(deviation: float, delta: float, sensitivity: float) -> float:
+    """ε of a participant in one sum with such noise."""
+    return composed_epsilon([(deviation, sensitivity)], delta)
+
+
+def composed_epsilon(sums: Iterable[tuple[float, float]], delta: float) -> float:
+    """ε of a participant in all of several sums, each with a (deviation, sensitivity).
+
+    Gaussian mechanisms compose exactly: as one whose noise multiplier z has 1/z² = Σ 1/z_i².
+    """
     import dp_accounting
 
-    if deviation <= 4 * _ROUNDING:
-        raise PrivacyError(f"noise of deviation {deviation:g} is too coarse for the lattice")
-    plain = math.sqrt(deviation**2 - _ROUNDING**2) / sensitivity
-    return float(dp_accounting.get_epsilon_gaussian(plain / math.sqrt(sums), delta))
+    precision = 0.0
+    for deviation, sensitivity in sums:
+        if deviation <= 4 * _ROUNDING:
+            raise PrivacyError(f"noise of deviation {deviation:g} is too coarse for the lattice")
+        precision += sensitivity**2 / (deviation**2 - _ROUNDING**2)
+    return float(dp_accounting.get_epsilon_gaussian(1 / math.sqrt(precision), delta))
 
 
 @dataclass

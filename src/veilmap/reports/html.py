@@ -97,9 +97,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -
     """A table that scrolls by itself where the page is too narrow; rows begin with their name."""
     head = "".join(f'<th scope="col">{text(column)}</th>' for column in columns)
     body = "".join(
-        f'<tr><th scope="row">{text(name)}</th>'
-        + "".join(map(_cell, cells))
-        + "</tr>"
+        f'<tr><th scope="row">{text(name)}</th>' + "".join(map(_cell, cells)) + "</tr>"
         for name, *cells in rows
     )
     # A part that scrolls must be reachable by keyboard, and have a name.

@@ -1,6 +1,7 @@
 """A survey on disk: its design, the account of its opening, the opened sum and the map."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -13,7 +14,7 @@ from veilmap import __version__
 from veilmap._util import checks, files
 from veilmap.errors import PrivacyError, RunFolderError
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import Promise, gaussian_epsilon, promise_of_sum
+from veilmap.privacy.accounting import Promise, composed_epsilon, promise_of_sum
 from veilmap.surveys.aggregate import OpenedSum
 from veilmap.surveys.design import Survey
 
@@ -38,8 +39,24 @@ class SurveyFolder:
         """Whether a survey was opened here; a design alone is none."""
         return (self.path / "survey.json").is_file() and self._ledger.is_file()
 
-    def begin(self, survey: Survey, participants: int, seed: int | None) -> None:
-        """Write down that the sum is about to be opened; a second opening is refused."""
+    def begin(
+        self,
+        survey: Survey,
+        participants: int,
+        seed: int | None,
+        *,
+        after: Sequence["SurveyFolder"] = (),
+    ) -> None:
+        """Write down that the sum is about to be opened; a second opening is refused.
+
+        The surveys that the same people took part in before are ``after``: ε is of all together.
+        """
+        before = tuple(sum_ for folder in after for sum_ in folder.sums)
+        if seed is None and any(folder.account["seeded"] for folder in after):
+            raise PrivacyError(
+                "an earlier survey was a study with a seed: nothing can be promised to the people"
+                " who were in it"
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         with files.locked(self.path / ".lock"):
             if self._ledger.exists():
@@ -48,12 +65,13 @@ class SurveyFolder:
                     " cost its participants' ε twice. Name another folder for another survey"
                 )
             survey.save(self.path / "survey.json")
-            spent = gaussian_epsilon(survey.deviation, survey.delta, survey.clip)
+            spent = composed_epsilon([*before, (survey.deviation, survey.clip)], survey.delta)
             account = {
                 "survey": survey.digest,
                 "participants": participants,
                 "epsilon": None if seed is not None else spent,
                 "delta": survey.delta,
+                "earlier": before,
                 "seeded": seed is not None,
                 "seed": seed,
                 "veilmap": __version__,
@@ -101,6 +119,7 @@ class SurveyFolder:
                 "participants": checks.whole("participants", account["participants"], least=1),
                 "epsilon": None if seeded else checks.number("epsilon", account["epsilon"]),
                 "delta": checks.number("delta", account["delta"]),
+                "earlier": [_sum_of(*one) for one in account.get("earlier", ())],
                 "seeded": seeded,
                 "veilmap": str(account.get("veilmap", "")),
                 "opened": str(account.get("opened", "")),
@@ -115,8 +134,18 @@ class SurveyFolder:
     def promise(self) -> Promise:
         """What is promised to every participant, or why nothing is."""
         account = self.account
-        spent, seeded = account["epsilon"], account["seeded"]
-        return promise_of_sum(spent, account["delta"], account["participants"], seeded=seeded)
+        return promise_of_sum(
+            account["epsilon"],
+            account["delta"],
+            account["participants"],
+            seeded=account["seeded"],
+            earlier=len(account["earlier"]),
+        )
+
+    @property
+    def sums(self) -> list[tuple[float, float]]:
+        """(deviation of the noise, clip) of every sum that its participants are in so far."""
+        return [*self.account["earlier"], (self.survey.deviation, float(self.survey.clip))]
 
     def opened(self) -> OpenedSum:
         """The opened sum."""
@@ -133,3 +162,7 @@ class SurveyFolder:
             )
         total = total.astype(np.int64)
         return OpenedSum(survey, total, self.account["participants"], survey.deviation)
+
+
+def _sum_of(deviation: Any, clip: Any) -> tuple[float, float]:
+    return checks.number("deviation", deviation, above=0), checks.number("clip", clip, above=0)

@@ -187,9 +187,7 @@ def run_seen(
 @looking.get(
     "/runs/{run}/sum", response_class=_Packed, responses=_holding(schema.SumHeader, _PACKED)
 )
-def run_sum(
-    opened: TheSurvey, station: Annotated[str, Query(max_length=200)]
-) -> _Packed:
+def run_sum(opened: TheSurvey, station: Annotated[str, Query(max_length=200)]) -> _Packed:
     """What was opened of one base station of a survey, at every point."""
     return _Packed(views.opened_sum(opened, station))
 
