@@ -36,7 +36,8 @@ def problem(shape, stations=2, seed=0):
     size = (stations, shape[0] * shape[1])
     seen = Observations(generator.normal(0, 10, size), generator.uniform(0.01, 1, size))
     x = generator.normal(0, 0.3, size)
-    return seen, Laws(np.tile([3.0, -2.0], (stations, 1)), np.tile([15.0, 12.0], (stations, 1)), x)
+    known = np.tile([3.0, -2.0], (stations, 1)), np.tile([15.0, 12.0], (stations, 1))
+    return seen, Laws(*known, np.stack([np.ones_like(x), x], axis=-1))
 
 
 def solver_of(shape, seen, laws, apart=1e9):
@@ -47,8 +48,7 @@ def solver_of(shape, seen, laws, apart=1e9):
 
 def dense_posterior(prior, seen, laws, own=OWN):
     """Means and deviations, (S, P), of stations whose fields have this covariance, (S P, S P)."""
-    columns = [np.column_stack([np.ones_like(x), x]) for x in laws.x]
-    design = block_diag(*columns)
+    design = block_diag(*laws.columns)
     covariance = prior + design @ np.diag(laws.deviations.ravel() ** 2) @ design.T
     noise = np.diag(own.nugget / seen.weights.ravel())
     gain = covariance @ np.linalg.inv(covariance + noise)
@@ -112,7 +112,7 @@ def test_waves_that_are_binned_hardly_change_the_mean(monkeypatch):
 def test_likelihoods_differ_as_those_of_dense_matrices():
     shape = (4, 5)
     seen, laws = problem(shape, stations=1)
-    columns = np.column_stack([np.ones_like(laws.x[0]), laws.x[0]])
+    columns = laws.columns[0]
 
     def dense(own):
         precision = own.tension * (laplacian(*shape) + own.shrinking * np.eye(20))
@@ -146,7 +146,8 @@ def test_hyperparameters_of_a_drawn_field_are_found():
     factor = np.linalg.cholesky(precision)
     drawn = np.linalg.solve(factor.T, generator.normal(size=(900, 6))).T
     values = drawn + generator.normal(size=drawn.shape)
-    laws = Laws(np.zeros((6, 2)), np.ones((6, 2)), generator.normal(0, 0.1, drawn.shape))
+    x = generator.normal(0, 0.1, drawn.shape)
+    laws = Laws(np.zeros((6, 2)), np.ones((6, 2)), np.stack([np.ones_like(x), x], axis=-1))
     seen = Observations(values, np.ones_like(values))
     found = solver_of(shape, seen, laws).fitted()
     # 5,400 points: the logarithm of the tension is known to a few hundredths.

@@ -14,6 +14,11 @@ from veilmap.errors import ConfigurationError
 if TYPE_CHECKING:
     from veilmap.surveys.design import Survey
     from veilmap.surveys.folder import SurveyFolder
+    from veilmap.surveys.posterior import Buildings
+
+BUILDINGS = option(
+    None, "Public heights of what stands there, for laws by line of sight: .tif, .geojson, .gpkg."
+)
 
 app = typer.Typer(help="A radio map from one sum over all participants, with (ε, δ).")
 
@@ -70,6 +75,7 @@ def run(
         "Folder of the survey that the same people took part in before: its ε, and of those"
         " before it, are counted in. Repeatable.",
     ),
+    buildings: Path | None = BUILDINGS,
     seed: int | None = option(None, "Noise seed, for studies; with one nothing is promised."),
 ) -> None:
     """Survey everybody in a table on this machine, open the sum once, and make the map."""
@@ -88,19 +94,28 @@ def run(
         raise ConfigurationError(
             f"{data} is in {links.crs} and the survey in {planned.grid.crs}", "data"
         )
-    result = surveyed(links, planned, seed, before_opening=partial(folder.begin, after=earlier))
+    public = _public(planned, buildings)
+    opening = partial(folder.begin, after=earlier)
+    result = surveyed(links, planned, seed, buildings=public, before_opening=opening)
     folder.save(result.opened, result.radio_map)
     _show_result(folder)
 
 
-@app.command("open", epilog="Example: `veilmap survey open town`")
-def open_(folder: Path = typer.Argument(help="The folder of a survey.")) -> None:
+@app.command(
+    "open",
+    epilog="Examples: `veilmap survey open town`,"
+    " `veilmap survey open town --buildings footprints.geojson`",
+)
+def open_(
+    folder: Path = typer.Argument(help="The folder of a survey."),
+    buildings: Path | None = BUILDINGS,
+) -> None:
     """Make the map of an opened sum anew; the sum stays as it is, so this costs no privacy."""
     from veilmap.surveys.folder import SurveyFolder
     from veilmap.surveys.posterior import radio_map_of
 
     found = SurveyFolder(folder)
-    radio_map_of(found.opened()).save(found.map_file)
+    radio_map_of(found.opened(), _public(found.survey, buildings)).save(found.map_file)
     _show_result(found)
 
 
@@ -114,6 +129,17 @@ def show(what: Path = typer.Argument(help="A design, or the folder of a survey."
         _show_result(SurveyFolder(what))
     else:
         _show(Survey.load(what))
+
+
+def _public(survey: "Survey", path: Path | None) -> "Buildings | None":
+    """Public heights on the grid of the survey's map."""
+    from veilmap.scenes import buildings as public
+    from veilmap.surveys.posterior import map_grid
+
+    if path is None:
+        return None
+    grid = map_grid(survey)
+    return grid, public.heights(path, grid)
 
 
 def _show(survey: "Survey") -> None:

@@ -10,7 +10,7 @@ from veilmap._util.arrays import Floats, Ints
 from veilmap.data.links import Links
 from veilmap.geometry.grid import Grid
 from veilmap.model.field import Field
-from veilmap.model.field_prior import Estimate, Hyperparameters, Laws, Observations, Solver
+from veilmap.model.field_prior import Estimate, Hyperparameters, Laws, Observations, Solver, lines
 from veilmap.model.radio_map import RadioMap, log_distance
 
 _NUGGET = 8.0
@@ -152,11 +152,7 @@ def _solver(field: Field, grid: Grid, sums: Floats, counts: Floats) -> Solver:
     values = np.clip(sums.reshape(stations, -1) / np.maximum(counts, _NOBODY), -_LARGEST, _LARGEST)
     ground = np.column_stack([grid.centres, np.full(grid.cells, _RECEIVER_HEIGHT)])
     x = np.array([log_distance(ground, place) for place in field.stations])
-    laws = Laws(
-        np.zeros((stations, 2)),
-        np.tile(_LAWS_DB, (stations, 1)),
-        x - x.mean(axis=1, keepdims=True),
-    )
+    laws = Laws(np.zeros((stations, 2)), np.tile(_LAWS_DB, (stations, 1)), lines(x))
     return Solver.of(grid, field.stations, Observations(values, counts), laws)
 
 

@@ -1,13 +1,14 @@
 """A Gaussian field over distance laws, for all base stations together, with its uncertainty.
 
 The residual of station s at point p is f_sp = a_s + b_s x_sp + g_sp, with x the centred
-log-distance. Laws (a_s, b_s) are Gaussian around common ones. The field g knows no scale, at
-neither end of a link: its spectrum over the four coordinates of user and station is
-(k² + k_s²)⁻². What that leaves for a single station, ∫ (k² + k_s²)⁻² d²k_s ~ k⁻², is on a
-lattice of points a Gaussian Markov field with precision t (L + κ I), L the graph Laplacian; and
-waves of wavenumber k are correlated between stations d apart by kd K₁(kd): long waves are shared
-with far stations, short ones with none. The hyperparameters t and κ are those of largest marginal
-likelihood, station by station.
+log-distance; the share of clear lines of sight may be a third column beside 1 and x. Laws
+(a_s, b_s) are Gaussian around common ones. The field g knows no scale, at neither end of a
+link: its spectrum over the four coordinates of user and station is (k² + k_s²)⁻². What that
+leaves for a single station, ∫ (k² + k_s²)⁻² d²k_s ~ k⁻², is on a lattice of points a Gaussian
+Markov field with precision t (L + κ I), L the graph Laplacian; and waves of wavenumber k are
+correlated between stations d apart by kd K₁(kd): long waves are shared with far stations, short
+ones with none. The hyperparameters t and κ are those of largest marginal likelihood, station by
+station.
 """
 
 from collections.abc import Sequence
@@ -70,11 +71,16 @@ class Observations:
 
 @dataclass(frozen=True, eq=False)
 class Laws:
-    """Where the stations' distance laws (a_s, b_s) lie before the points are seen."""
+    """Where the k coefficients of stations' laws, such as (a_s, b_s), lie before all is seen."""
 
-    means: Floats  # (S, 2), in dB and dB per decade
-    deviations: Floats  # (S, 2)
-    x: Floats  # (S, P)
+    means: Floats  # (S, k), in dB and dB per decade
+    deviations: Floats  # (S, k)
+    columns: Floats  # H, (S, P, k): what they are multiplied by
+
+
+def lines(x: Floats) -> Floats:
+    """H of laws with a level and a slope over ``x``, (S, P), about its mean: (S, P, 2)."""
+    return np.stack([np.ones_like(x), x - x.mean(axis=1, keepdims=True)], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +89,7 @@ class Estimate:
 
     mean: Floats  # (S, P), in dB
     deviation: Floats  # (S, P), in dB
-    laws: Floats  # (S, 2)
+    laws: Floats  # (S, k)
     hyperparameters: Hyperparameters
 
 
@@ -160,7 +166,8 @@ class Solver:
         lattice = Lattice(grid.shape)
         ordered = Observations(lattice.ordered(seen.values), lattice.ordered(seen.weights))
         apart = np.linalg.norm(positions[:, None] - positions[None], axis=-1)
-        turned = replace(laws, x=lattice.ordered(laws.x))
+        columns = [lattice.ordered(column) for column in np.moveaxis(laws.columns, -1, 0)]
+        turned = replace(laws, columns=np.stack(columns, axis=-1))
         return cls(lattice, grid.cell_size, apart, ordered, turned)
 
     def fitted(
@@ -209,7 +216,7 @@ class Solver:
         return self.lattice.restored(self._together(own, self._alone(own))[0])
 
     def _alone(self, own: Hyperparameters) -> list["_StationPosterior"]:
-        return [self._station(s, own) for s in range(len(self.laws.x))]
+        return [self._station(s, own) for s in range(len(self.laws.columns))]
 
     def _together(
         self, own: Hyperparameters, alone: Sequence["_StationPosterior"]
@@ -222,8 +229,8 @@ class Solver:
         """
         from scipy.sparse.linalg import LinearOperator, cg
 
-        laws, shape, waves = self.laws, self.laws.x.shape, _Waves.of(self, own)
-        columns = np.stack([np.ones_like(laws.x), laws.x], axis=-1)  # H, (S, P, 2)
+        laws, shape, waves = self.laws, self.seen.values.shape, _Waves.of(self, own)
+        columns = laws.columns
         before = np.einsum("spi,si->sp", columns, laws.means)
         root = np.sqrt(self.seen.weights / own.nugget)
 
@@ -254,28 +261,29 @@ class Solver:
         return before + covariance(weighted), laws.means + by_laws(weighted)
 
     def _station(self, s: int, own: Hyperparameters) -> "_StationPosterior":
-        """One station's f: (Q + W)⁻¹ for the field, and a 2 × 2 problem for the law."""
+        """One station's f: (Q + W)⁻¹ for the field, and a k × k problem for the law."""
         from scipy.linalg import cho_solve_banded, cholesky_banded
 
         precision = self.seen.weights[s] / own.nugget  # W
         matrix = own.tension * self.lattice.band
         matrix[0] += own.tension * own.shrinking + precision
         factor = cholesky_banded(matrix, lower=True, overwrite_ab=True, check_finite=False)
-        columns = np.column_stack([np.ones_like(precision), self.laws.x[s]])  # H
+        columns = self.laws.columns[s]  # H
+        k = columns.shape[1]
         rest = self.seen.values[s] - columns @ self.laws.means[s]  # e
         weighted = precision[:, None] * np.column_stack([columns, rest])  # W [H e]
         solved = cho_solve_banded((factor, True), weighted, check_finite=False)
         # (W⁻¹ + Q⁻¹)⁻¹ = W − W (Q + W)⁻¹ W, between [H e] and [H e].
         inner = np.column_stack([columns, rest]).T @ weighted - weighted.T @ solved
         around = np.diag(self.laws.deviations[s] ** 2)
-        known = np.linalg.inv(around) + inner[:2, :2]
-        change = np.linalg.solve(known, inner[:2, 2])
-        fit = inner[:2, 2] @ change - inner[2, 2]
+        known = np.linalg.inv(around) + inner[:k, :k]
+        change = np.linalg.solve(known, inner[:k, k])
+        fit = inner[:k, k] @ change - inner[k, k]
         # log det of the observations' precision, that of the prior over that of the posterior.
         volume = np.log(own.tension * (self.lattice.eigenvalues + own.shrinking)).sum()
         volume += np.log(precision[precision > 0]).sum() - 2 * np.log(factor[0]).sum()
         volume -= np.linalg.slogdet(known)[1] + np.linalg.slogdet(around)[1]
-        left = columns - solved[:, :2]
+        left = columns - solved[:, :k]
         return _StationPosterior(0.5 * float(fit + volume), factor, left, np.linalg.inv(known))
 
 
@@ -285,8 +293,8 @@ class _StationPosterior:
 
     likelihood: float  # log of the marginal one, but for a constant
     factor: Floats  # Cholesky, of Q + W
-    left: Floats  # (P, 2): how f follows the law
-    law: Floats  # (2, 2): covariance of the law
+    left: Floats  # (P, k): how f follows the law
+    law: Floats  # (k, k): covariance of the law
 
     def covariance(self, values: Floats) -> Floats:
         """The posterior covariance of f times ``values``, (P,)."""
