@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+from itertools import count
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from veilmap.runs.survey import OpenSurvey
 from webs import client_of, line_of, service_of, strict, trained, unpacked
 
 HOSTILE = "<img src=x onerror=alert(1)>"
+NUMBERS = count()
 STARTED = ["/pause", "/resume", "/stop", "/audit", "/replicas"]
 LOOKED = [
     "", "/history", "/buildings", "/sum?station=north", "/layer?layer=gain&station=north",
@@ -34,25 +36,29 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def looking(made, tmp_path_factory):
-    """A page on which nothing changes: making an application takes half a second."""
+    """One page for all tests, as making an application takes half a second."""
     return client_of(service_of([made], tmp_path_factory.mktemp("work")))
 
 
-@pytest.fixture
-def place(made, tmp_path):
-    """The same for a test that changes something."""
-    return shutil.copytree(made, tmp_path / "runs")
-
-
-@pytest.fixture
-def client(place, tmp_path):
-    return client_of(service_of([place], tmp_path / "work"))
-
-
-@pytest.fixture
-def study(place, tmp_path):
+@pytest.fixture(scope="module")
+def study(made, tmp_path_factory):
     """The same page for those who may see studies."""
-    return client_of(service_of([place], tmp_path / "study", study=True))
+    return client_of(service_of([made], tmp_path_factory.mktemp("study"), study=True))
+
+
+@pytest.fixture
+def copied(made):
+    """Copies a folder that the page shows, for a test that changes it."""
+    copies = []
+
+    def copy(name):
+        copies.append(made / f"{name}-{next(NUMBERS)}")
+        return shutil.copytree(made / name, copies[-1])
+
+    yield copy
+    for path in copies:
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path.with_name(f"{path.name}.study"), ignore_errors=True)
 
 
 def listed(client):
@@ -156,14 +162,15 @@ def test_a_survey_has_no_rounds_and_nothing_to_start(looking):
     assert strict(looking.get("/api/state"))["jobs"] == []
 
 
-def test_an_audit_is_shown_with_the_words_of_a_study_or_not_at_all(client, study, place):
-    audited(place / "town")
-    hidden = strict(client.get("/api/runs/town"))
+def test_an_audit_is_shown_with_the_words_of_a_study_or_not_at_all(looking, study, copied):
+    town = copied("town")
+    audited(town)
+    hidden = strict(looking.get(f"/api/runs/{town.name}"))
     assert hidden["survey"]["audit"] == []
     assert "--study" in hidden["survey"]["why_no_audit"]
     assert hidden["study"] is None
-    assert "town" in {one["run"] for one in strict(client.get("/api/tradeoff"))["missing"]}
-    shown = strict(study.get("/api/runs/town"))
+    assert town.name in {one["run"] for one in strict(looking.get("/api/tradeoff"))["missing"]}
+    shown = strict(study.get(f"/api/runs/{town.name}"))
     assert shown["study"]
     assert shown["survey"]["why_no_audit"] is None
     cells = [cell for table in shown["survey"]["audit"] for row in table["rows"] for cell in row]
@@ -171,89 +178,96 @@ def test_an_audit_is_shown_with_the_words_of_a_study_or_not_at_all(client, study
         assert one in cells
 
 
-def test_an_audited_survey_is_a_point_whose_map_nobody_measured(client, place):
-    audited(place / "trial")
-    (point,) = strict(client.get("/api/tradeoff"))["points"]
-    promise = OpenSurvey(place / "trial").promise.words
+def test_an_audited_survey_is_a_point_whose_map_nobody_measured(looking, copied):
+    trial = copied("trial")
+    audited(trial)
+    (point,) = strict(looking.get("/api/tradeoff"))["points"]
     assert point == {
-        "run": "trial", "label": "one sum, no promise", "mae_db": None, "attack": "matched filter",
-        "when": "everything else", "median": 120.0, "low": 108.0, "high": 132.0, "prior": 350.0,
-        "promise": promise, "study": None,
+        "run": trial.name, "label": "one sum, no promise", "mae_db": None,
+        "attack": "matched filter", "when": "everything else", "median": 120.0, "low": 108.0,
+        "high": 132.0, "prior": 350.0, "promise": OpenSurvey(trial).promise.words, "study": None,
     }  # fmt: skip
-    audited(place / "trial", location=audit_of(place / "trial")["location"][1:])
-    os.utime(place / "trial.study" / "audit" / "audit.json", (4e9, 4e9))
-    found = strict(client.get("/api/tradeoff"))  # without guessing there is nothing to compare with
+    path = audited(trial, location=audit_of(trial)["location"][1:])
+    os.utime(path, (4e9, 4e9))
+    found = strict(looking.get("/api/tradeoff"))  # nothing to compare with
     assert found["points"] == []
-    assert "audit" in {one["run"]: one["why_not"] for one in found["missing"]}["trial"]
+    assert "audit" in {one["run"]: one["why_not"] for one in found["missing"]}[trial.name]
 
 
-def test_a_damaged_audit_is_not_shown(client, place):
-    for content in ("", "{", "[]", {"survey": 3}, audit_of(place / "trial") | {"location": 3}):
-        audited(place / "trial", content)
-        assert strict(client.get("/api/runs/trial"))["survey"]["audit"] == []
-        assert strict(client.get("/api/tradeoff"))["points"] == []
+def test_a_damaged_audit_is_not_shown(looking, copied):
+    trial = copied("trial")
+    for content in ("", "{", "[]", {"survey": 3}, audit_of(trial) | {"location": 3}):
+        audited(trial, content)
+        assert strict(looking.get(f"/api/runs/{trial.name}"))["survey"]["audit"] == []
+        assert strict(looking.get("/api/tradeoff"))["points"] == []
 
 
 # ---- surveys that are gone or damaged
 
 
-def test_a_survey_without_its_map_says_what_to_do(client, place):
-    (place / "town" / "radio_map.nc").unlink()
-    town = listed(client)["town"]
-    assert town["state"] == "failed"
-    assert "veilmap survey open" in town["problem"]
+def test_a_survey_without_its_map_says_what_to_do(looking, copied):
+    town = copied("town")
+    (town / "radio_map.nc").unlink()
+    head = listed(looking)[town.name]
+    assert head["state"] == "failed"
+    assert "veilmap survey open" in head["problem"]
     for path in LOOKED:
-        answer = client.get(f"/api/runs/town{path}")
+        answer = looking.get(f"/api/runs/{town.name}{path}")
         if answer.status_code != 200:
             line_of(answer, 400)
 
 
-def test_a_survey_that_is_deleted_is_gone(client, place):
-    assert client.get("/api/runs/town").status_code == 200
-    shutil.rmtree(place / "town")
+def test_a_survey_that_is_deleted_is_gone(looking, copied):
+    town = copied("town")
+    assert looking.get(f"/api/runs/{town.name}").status_code == 200
+    shutil.rmtree(town)
     for path in LOOKED:
-        assert "town" in line_of(client.get(f"/api/runs/town{path}"), 404)
-    assert set(listed(client)) == {"run", "trial"}
+        assert town.name in line_of(looking.get(f"/api/runs/{town.name}{path}"), 404)
+    assert town.name not in listed(looking)
 
 
-def test_a_survey_in_the_place_of_a_run_is_read_anew(client, place):
-    assert strict(client.get("/api/runs/run"))["kind"] == "run"
-    shutil.rmtree(place / "run")
-    (place / "town").rename(place / "run")
-    assert strict(client.get("/api/runs/run"))["kind"] == "survey"
-    assert client.get("/api/runs/run/sum?station=north").status_code == 200
+def test_a_survey_in_the_place_of_a_run_is_read_anew(looking, copied):
+    town, run = copied("town"), copied("run")
+    assert strict(looking.get(f"/api/runs/{run.name}"))["kind"] == "run"
+    shutil.rmtree(run)
+    town.rename(run)
+    assert strict(looking.get(f"/api/runs/{run.name}"))["kind"] == "survey"
+    assert looking.get(f"/api/runs/{run.name}/sum?station=north").status_code == 200
 
 
-def test_a_design_alone_is_no_survey(client, place):
-    (place / "town" / "ledger.json").unlink()
-    assert set(listed(client)) == {"run", "trial"}
+def test_a_design_alone_is_no_survey(looking, copied):
+    town = copied("town")
+    assert town.name in listed(looking)
+    (town / "ledger.json").unlink()
+    assert town.name not in listed(looking)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("how", ["empty", "half", "garbage", "a folder", "another's"])
-def test_a_damaged_file_is_no_fault_of_ours(client, place, how):
-    files = ("survey.json", "ledger.json", "radio_map.nc", "sum.npz")
-    for name in files:
-        path = shutil.copytree(place / "town", place / name) / name
+def test_a_damaged_file_is_no_fault_of_ours(looking, made, copied, how):
+    damaged = {}
+    for file in ("survey.json", "ledger.json", "radio_map.nc", "sum.npz"):
+        town = copied("town")
+        path, damaged[town.name] = town / file, file
         content = path.read_bytes()
         path.unlink()
         if how == "a folder":
             path.mkdir()
         elif how == "another's":
-            shutil.copy(place / "trial" / name, path)
+            shutil.copy(made / "trial" / file, path)
         else:
-            damaged = {"empty": b"", "half": content[: len(content) // 2]}
-            path.write_bytes(damaged.get(how, b"\xff\0?"))
-    assert {"run", "town", "trial"} <= set(listed(client))
-    assert client.get("/api/tradeoff").status_code == 200
-    for name in files:
+            short = {"empty": b"", "half": content[: len(content) // 2]}
+            path.write_bytes(short.get(how, b"\xff\0?"))
+    assert {"run", "town", "trial"} <= set(listed(looking))
+    assert looking.get("/api/tradeoff").status_code == 200
+    for name, file in damaged.items():
         for part in LOOKED:
-            answer = client.get(f"/api/runs/{name}{part}")
+            answer = looking.get(f"/api/runs/{name}{part}")
             if answer.status_code != 200:
                 line_of(answer, 400, 404)
-        if (name, how) != ("sum.npz", "another's"):  # of a design with as many numbers
-            assert client.get(f"/api/runs/{name}").status_code != 200
-            assert client.get(f"/api/runs/{name}/sum?station=north").status_code != 200
+        if (file, how) != ("sum.npz", "another's"):  # of a design with as many numbers
+            assert looking.get(f"/api/runs/{name}").status_code != 200
+            assert looking.get(f"/api/runs/{name}/sum?station=north").status_code != 200
         for action in STARTED:
-            line_of(client.post(f"/api/runs/{name}{action}"), 400, 404)
+            line_of(looking.post(f"/api/runs/{name}{action}"), 400, 404)
     gc.collect()  # readers leave half a file open
