@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         layers,
     )
     from veilmap.auditing.audit import Audit, audit
+    from veilmap.auditing.surveys import SurveyAudit
     from veilmap.compare.regressor import RadioMapRegressor
     from veilmap.data.antennas import Antennas
     from veilmap.data.folders import MeasurementFolder
@@ -74,6 +75,7 @@ _MODULES = {
 }
 _CONTENTS = {
     "veilmap.auditing.audit": ["Audit", "audit"],
+    "veilmap.auditing.surveys": ["SurveyAudit"],
     "veilmap.compare.regressor": ["RadioMapRegressor"],
     "veilmap.data.antennas": ["Antennas"],
     "veilmap.data.folders": ["MeasurementFolder"],

@@ -99,4 +99,7 @@ class SurveyFolder:
             raise RunFolderError(f"{self._sum} is no opened sum: {error}") from None
         if total.shape != (survey.numbers,):
             raise RunFolderError(f"{self._sum} has {total.size} numbers, not {survey.numbers}")
-        return OpenedSum(survey, total, self.account["participants"], survey.deviation)
+        account = self.account
+        return OpenedSum(
+            survey, total, account["participants"], survey.deviation, account["seeded"]
+        )
