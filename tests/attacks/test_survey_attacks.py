@@ -151,6 +151,16 @@ def test_the_sum_tells_where_the_crowd_is_and_noise_alone_tells_nothing(town):
     assert np.ptp(ground.density(nothing)) == 0
 
 
+def test_where_nothing_is_seen_the_mean_place_is_that_of_all_others(town):
+    design, ground, _, total, _ = town
+    others = OpenedSum(design, total, USERS, 0.0)
+    deaf = OpenedSum(design, np.zeros(design.numbers, dtype=np.int64), 1, 1e9)
+    likeliest, mean = SurveyMatchedFilter(ground).locate(deaf, others)
+    centre = crowd_centre(ground, others)
+    assert np.linalg.norm(mean - centre) < 0.2 * design.grid.cell_size
+    assert (likeliest < 0.6 * towns.SIDE + design.grid.cell_size).all()
+
+
 def test_the_more_noise_the_less_evidence(town):
     design, ground, each, _, _ = town
     own = np.zeros(design.numbers, dtype=np.int64)

@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 import towns
 import veilmap as vm
+from veilmap.auditing import canaries
 from veilmap.auditing.canaries import (
     CANARIES,
     _readings,
@@ -18,6 +19,7 @@ from veilmap.auditing.canaries import (
     played,
 )
 from veilmap.privacy.accounting import epsilon_of_distance, gaussian_distance, gaussian_epsilon
+from veilmap.surveys.aggregate import opened
 from veilmap.surveys.contribution import contribution
 from veilmap.surveys.design import Survey, stations_of
 
@@ -56,13 +58,13 @@ def test_bounds_for_gaussian_curves_are_those_of_jax_privacy(given, published):
 
 
 def test_the_bound_for_any_mechanism_is_its_theorem_term_by_term():
-    canaries, guesses, right, delta = 500, 60, 50, 1e-3
-    epsilon = least_epsilon(canaries, guesses, right, 0.05, delta)
+    count, guesses, right, delta = 500, 60, 50, 1e-3
+    epsilon = least_epsilon(count, guesses, right, 0.05, delta)
 
     def probability(epsilon):
         chances = [binom.pmf(v, guesses, 1 / (1 + math.exp(-epsilon))) for v in range(guesses + 1)]
         slack = max(sum(chances[right - i : right]) / i for i in range(1, right + 1))
-        return sum(chances[right:]) + 2 * canaries * delta * slack
+        return sum(chances[right:]) + 2 * count * delta * slack
 
     assert probability(epsilon) < 0.05 < probability(epsilon + 2e-4)
 
@@ -133,14 +135,32 @@ def test_scores_of_those_who_took_part_are_as_far_apart_as_the_noise_allows():
     apart = score[present].mean() - score[~present].mean()
     # Means of 50,000 scores of deviation 1 are 0.006 off together; 2 % is in the level entries.
     assert apart == pytest.approx(0.98 * gaussian_distance(survey.deviation, survey.clip), abs=0.03)
+    assert score[present].mean() == pytest.approx(-score[~present].mean(), abs=0.03)
     assert present.mean() == pytest.approx(0.5, abs=5 * 0.5 / math.sqrt(CANARIES))
 
 
-def test_without_a_seed_coins_and_noise_differ_each_time():
-    survey = towns.designed(2000, spacing=250.0)
-    (first, one), (second, two) = played(survey), played(survey)
+def test_noise_is_never_the_surveys_own_and_without_a_seed_the_operating_systems(monkeypatch):
+    survey, seeds = towns.designed(2000, spacing=250.0), []
+
+    def noted(design, total, participants, seed):
+        seeds.append(seed)
+        return opened(design, total, participants, seed)
+
+    monkeypatch.setattr(canaries, "opened", noted)
+    (first, _), (second, _) = played(survey), played(survey)
     assert (first != second).any()
-    assert (one != two).mean() > 0.9
+    assert set(seeds) == {None}
+    seeds.clear()
+    played(survey, seed=3)
+    assert len(set(seeds)) == len(seeds) == canaries.MOST_SUMS
+    assert 3 not in seeds
+
+
+def test_each_number_of_guesses_is_a_test_at_its_share_of_the_level():
+    bound = canary_bound(towns.designed(2000), seed=0)
+    level = (1 - bound.confidence) / len(canaries.GUESSED)
+    distance = least_distance(bound.canaries, bound.guesses, bound.right, level)
+    assert bound.epsilon_at_least == epsilon_of_distance(distance, 1e-6)
 
 
 def test_a_design_with_few_points_has_fewer_canaries():

@@ -28,8 +28,12 @@ def town(tmp_path, monkeypatch, command):
     return tmp_path
 
 
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 def test_an_audit_is_shown_and_kept_beside_the_survey(town, command):
-    before = {path: path.read_bytes() for path in (town / "town").iterdir() if path.is_file()}
+    before = contents(town / "town")
     words = ("town", "--data", "links.parquet", "--users", "40", "--json", "all.json")
     code, out, _ = command("audit", *words)
     assert code == 0
@@ -42,7 +46,7 @@ def test_an_audit_is_shown_and_kept_beside_the_survey(town, command):
     assert {"prior only", "crowd density"} < {row["attack"] for row in content["location"]}
     assert json.loads((town / "all.json").read_text())["survey town"]["survey"] == content["survey"]
     assert (town / "town.study" / "README.txt").read_text().startswith("Study: not for publication")
-    assert {path: path.read_bytes() for path in (town / "town").iterdir() if path.is_file()} == before
+    assert contents(town / "town") == before
 
 
 def test_several_surveys_are_audited_each_by_itself(town, command):
@@ -61,7 +65,7 @@ def test_several_surveys_are_audited_each_by_itself(town, command):
         (("--data", "others.parquet"), "--data"),
         (("--data", "links.parquet", "--rounds", "1"), "--rounds"),
         (("--data", "links.parquet", "--test", "links.parquet"), "--test"),
-        (("--data", "links.parquet", "--users", "1"), "--users"),
+        (("--data", "links.parquet", "--users", "3"), "--users"),
     ],
 )
 def test_wrong_audits_of_surveys_end_in_one_line(town, command, words, named):

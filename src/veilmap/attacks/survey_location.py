@@ -86,31 +86,31 @@ class Templates:
         """Log-likelihood of a participant at each place against nobody at all, (K,).
 
         ``left`` is what all others leave of the sum. How many of S stations the participant has
-        read is not known: anything from one to all, by factors of three.
+        read is not known: anything from one to all, by factors of about three.
         """
         cells, shares = self._shares
         angles = (left.angles[:, cells] * shares).sum(axis=2)  # X, (S, K)
         along = self._concentration * (angles * self._turn.conj()).real
         turned = (left.levels[:, None] * self._level_turn.conj()).real
         seen = _Seen(along, np.abs(angles) ** 2, self.ground.survey.level_weight * turned)
-        stations = len(left.levels)
-        counts = np.append(3 ** np.arange(math.ceil(math.log(stations, 3))), stations)
-        each = [self._if_read(seen, left.noise**2, heard / stations, heard) for heard in counts]
+        stations, variance = len(left.levels), left.noise**2
+        counts = np.rint(np.geomspace(1, stations, round(math.log(stations, 3)) + 1))
+        each = [self._if_read(seen, variance, heard / stations, heard) for heard in counts]
         return np.logaddexp.reduce(each) - math.log(len(counts))
 
-    def _if_read(self, seen: "_Seen", tau: float, chance: float, heard: float) -> Floats:
+    def _if_read(self, seen: "_Seen", variance: float, chance: float, heard: float) -> Floats:
         """The same if so many stations are read, each with this probability.
 
         Those have length 1 together: with bilinear shares c and weight a of the level entry, each
         is A = 1 / √(heard (Σc² + a²)) times as long. The ratio of likelihoods given the angle φ is
         exp(A/τ² Re(e^{-iφ} X + a e^{-iφ/4} L) − 1/(2 τ² heard)), with X = Σ c y at the points
-        around, L the level entry, and τ² the noise. Over a von Mises φ around ψ, E exp(z cos(φ −
-        arg z)) is I₀(|κ e^{iψ} + z|) / I₀(κ).
+        around, L the level entry, and τ² the variance of noise. Over a von Mises φ around ψ,
+        E exp(z cos(φ − arg z)) is I₀(|κ e^{iψ} + z|) / I₀(κ).
         """
-        kappa, size = self._concentration, self._length / (math.sqrt(heard) * tau)
+        kappa, size = self._concentration, self._length / (math.sqrt(heard) * variance)
         joined = kappa**2 + 2 * size * seen.along + size**2 * seen.squared
         joined = np.sqrt(np.maximum(joined, 0.0))
-        ratio = joined - kappa + size * seen.level - 1 / (2 * tau * heard)
+        ratio = joined - kappa + size * seen.level - 1 / (2 * variance * heard)
         most = np.maximum(ratio.max(axis=1, keepdims=True), 0.0)  # keeps exponentials finite
         ratio = _bessel(joined) / self._prior_bessel * np.exp(ratio - most)
         product = ((1 - chance) * np.exp(-most) + chance * ratio).prod(axis=0)

@@ -11,8 +11,8 @@ def membership_score(left: OpenedSum, own: Entries) -> float:
 
     ``left`` is what the others' contributions leave of the opened sum. With v the target's own
     contribution, ⟨left, v⟩ / (σ ‖v‖) is normal with deviation 1 around ‖v‖ / σ if the target took
-    part, and around 0 if not. It orders sums as their likelihood ratio does, so that by the lemma of
-    Neyman and Pearson no test finds more participants at as many false alarms.
+    part, and around 0 if not. It orders sums as their likelihood ratio does, so that by the lemma
+    of Neyman and Pearson no test finds more participants at as many false alarms.
     """
     length = float(np.linalg.norm(own.values))
     return float(left.total[own.numbers] @ own.values) / (left.deviation * length)

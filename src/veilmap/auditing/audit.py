@@ -148,7 +148,7 @@ def audit(
 
 @overload
 def audit(
-    run: SurveyResult, truth: Measurements, *, users: int | None = None, seed: int | None = None
+    run: SurveyResult, truth: Measurements, *, users: int | None = 1000, seed: int | None = None
 ) -> SurveyAudit: ...
 
 

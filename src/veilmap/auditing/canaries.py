@@ -54,7 +54,7 @@ class CanaryBound:
 
 
 def canary_bound(survey: Survey, seed: int | None = None) -> CanaryBound:
-    """The bound for surveys of this design; without a ``seed`` from the operating system's noise."""
+    """The bound for surveys of a design; without a ``seed`` from the operating system's noise."""
     present, score = played(survey, seed)
     surest = np.argsort(-np.abs(score), kind="stable")
     hits = ((score > 0) == present)[surest]

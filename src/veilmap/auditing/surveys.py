@@ -1,7 +1,7 @@
 """What attackers find out about participants of a survey: scored by the truth."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,50 +14,24 @@ from veilmap.attacks import PriorOnly
 from veilmap.attacks.survey_location import Ground, SurveyMatchedFilter, crowd_centre
 from veilmap.attacks.survey_membership import membership_score
 from veilmap.auditing.canaries import CanaryBound, canary_bound
-from veilmap.auditing.measured import Measured, Z, distances
+from veilmap.auditing.measured import Measured, distances
+from veilmap.auditing.membership import Membership, Scored, Scores
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.study import STUDY
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import Promise, gaussian_distance
+from veilmap.privacy.accounting import Promise
 from veilmap.surveys.aggregate import OpenedSum, summed
 from veilmap.surveys.contribution import Entries, entries, usable
 from veilmap.surveys.design import Survey
 
-FALSE_ALARMS = 0.05
+_FEWEST = 4  # participants: two who took part, and two who did not
 _SURELY = 5.0  # deviations that no sum of these data is off by
 
 AREA = "the area"
 SUM = "the sum and the map"
 OTHERS = "the sum, the map, and exactly what everybody else added"
 OWN = "the sum, and exactly what everybody added; not whether the target took part"
-
-
-@dataclass(frozen=True)
-class Membership:
-    """How well the adversary of the promise tells who took part.
-
-    Attributes
-    ----------
-    users : int
-        Half of them took part, and of the others the sum without them was attacked.
-    auc, found_at_5_percent : Measured
-        The area under the curve of all tests, and the share of participants that are found where
-        5 % of the others would be taken for one.
-    auc_allowed, found_at_5_percent_allowed : float
-        The most that the design's (ε, δ) allows.
-    auc_of_noise, found_at_5_percent_of_noise : float
-        What the design's noise leaves of that, for contributions as long as the clip.
-    """
-
-    knows: str
-    users: int
-    auc: Measured
-    auc_allowed: float
-    auc_of_noise: float
-    found_at_5_percent: Measured
-    found_at_5_percent_allowed: float
-    found_at_5_percent_of_noise: float
 
 
 @dataclass(frozen=True)
@@ -131,7 +105,7 @@ def audit_survey(
     radio_map: RadioMap,
     data: Measurements,
     *,
-    users: int | None = None,
+    users: int | None = 1000,
     seed: int | None = None,
 ) -> SurveyAudit:
     """Attack an opened survey in every way we know, and score against the truth.
@@ -144,7 +118,7 @@ def audit_survey(
     data : Measurements
         Of all its participants, as they were summed.
     users : int, optional
-        Attack at most so many, chosen at random. All others still count.
+        Attack at most so many, chosen at random; with None everybody. All others still count.
     seed : int, optional
         Of the canaries: they have sums and noise of their own, by default from the operating
         system.
@@ -180,17 +154,21 @@ class _Crowd:
         rows = np.flatnonzero(usable(survey, xy, data.bs, data.gain_db).all(axis=0))
         owner = np.searchsorted(data.users, data.user[rows])
         rows = rows[np.argsort(owner, kind="stable")]
-        # Contributions of nobody's readings are nothing, and so there is nothing to find.
         _, first = np.unique(data.user[rows], return_index=True)
         each = np.split(rows, first[1:])
-        readings = xy[rows], data.bs[rows], data.gain_db[rows]
-        total = summed(survey, np.sort(owner), *readings)
+        total = summed(survey, np.sort(owner), xy[rows], data.bs[rows], data.gain_db[rows])
         _check_sum(opened, total)
-        generator = np.random.default_rng(0)
-        wanted = len(each) if most is None else checks.whole("users", most, least=2)
-        chosen = [each[i] for i in generator.permutation(len(each))[:wanted]]
-        own = tuple(_contribution(survey, xy[one], data, one) for one in chosen)
-        return cls(opened, total, own, np.array([xy[one].mean(axis=0) for one in chosen]))
+        wanted = len(each) if most is None else checks.whole("users", most, least=_FEWEST)
+        order = np.random.default_rng(0).permutation(len(each))
+        chosen = [(each[i], _contribution(survey, data, each[i])) for i in order[:wanted]]
+        # Where nothing was added, there is nothing to find.
+        chosen = [(readings, own) for readings, own in chosen if own.values.any()]
+        if len(chosen) < _FEWEST:
+            raise ConfigurationError(
+                f"data have readings of fewer than {_FEWEST} participants", "data"
+            )
+        truth = np.array([xy[readings].mean(axis=0) for readings, _ in chosen])
+        return cls(opened, total, tuple(own for _, own in chosen), truth)
 
     @cached_property
     def noise(self) -> OpenedSum:
@@ -212,10 +190,10 @@ def _changed(total: OpenedSum, own: Entries, sign: int) -> OpenedSum:
     return replace(total, total=numbers)
 
 
-def _contribution(survey: Survey, xy: Floats, data: Measurements, rows: Ints) -> Entries:
-    return entries(
-        survey, np.zeros(len(rows), dtype=np.int64), xy, data.bs[rows], data.gain_db[rows]
-    )
+def _contribution(survey: Survey, data: Measurements, rows: Ints) -> Entries:
+    """Of one participant's rows, all of them usable."""
+    nobody = np.zeros(len(rows), dtype=np.int64)
+    return entries(survey, nobody, data.user_xyz[rows, :2], data.bs[rows], data.gain_db[rows])
 
 
 def check_origin(opened: OpenedSum, data: Measurements) -> None:
@@ -254,90 +232,14 @@ def _check_sum(opened: OpenedSum, total: Ints) -> None:
 
 def _membership(crowd: _Crowd) -> Membership:
     """Every other attacked participant is one of a survey that ran without them."""
-    from scipy.stats import norm
-
     own, survey = crowd.own, crowd.opened.survey
-    if len(own) < 2:
-        raise ConfigurationError("data have readings of fewer than two participants", "data")
     there, away = own[::2], own[1::2]
     scores = Scores(
-        np.array([membership_score(crowd.left(one), one) for one in there]),
-        np.array([membership_score(crowd.noise, one) for one in away]),
-        _mean_direction(there, survey),
-        _mean_direction(away, survey),
+        Scored(np.array([membership_score(crowd.left(one), one) for one in there]), there),
+        Scored(np.array([membership_score(crowd.noise, one) for one in away]), away),
+        survey.numbers,
     )
-    distance = gaussian_distance(survey.deviation, survey.clip)
-    return Membership(
-        OWN,
-        len(own),
-        scores.area_under_curve(),
-        auc_allowed(survey.epsilon, survey.delta),
-        float(norm.cdf(distance / math.sqrt(2))),
-        scores.found(),
-        found_allowed(FALSE_ALARMS, survey.epsilon, survey.delta),
-        float(norm.cdf(distance - norm.isf(FALSE_ALARMS))),
-    )
-
-
-def _mean_direction(own: Sequence[Entries], survey: Survey) -> Floats:
-    """The mean of contributions of length 1."""
-    total = np.zeros(survey.numbers)
-    for one in own:
-        total[one.numbers] += one.values / np.linalg.norm(one.values)
-    return total / len(own)
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Of participants who took part, and of others.
-
-    All see the same noise n: the error of a score is ⟨n, v⟩ with v its own contribution of
-    length 1, and that of a weighted sum of scores normal with deviation ‖Σ weight v‖. ``along``
-    and ``along_absent`` are the means of v.
-    """
-
-    present: Floats
-    absent: Floats
-    along: Floats
-    along_absent: Floats
-
-    def area_under_curve(self) -> Measured:
-        """P(present > absent), to first order a sum of one term for each score (DeLong, 1988)."""
-        higher = self.present[:, None] > self.absent
-        terms = higher.mean(axis=1), higher.mean(axis=0)
-        return self._measured(float(higher.mean()), float(terms[0].std()), float(terms[1].std()))
-
-    def found(self) -> Measured:
-        """The share of present ones above all but 5 % of the absent."""
-        threshold = np.quantile(self.absent, 1 - FALSE_ALARMS)
-        hits, count = int((self.present > threshold).sum()), len(self.present)
-        likely = (hits + 2) / (count + 4)  # never 0 or 1 (Agresti and Coull, 1998)
-        # How many more are found where a share more of the others is: the ratio of the densities
-        # of two normal distributions.
-        spread = max(float(self.absent.std()), 1e-12)
-        apart = (self.present.mean() - self.absent.mean()) / spread
-        slope = math.exp(apart * (threshold - self.absent.mean()) / spread - apart**2 / 2)
-        chance = math.sqrt(FALSE_ALARMS * (1 - FALSE_ALARMS))
-        return self._measured(hits / count, math.sqrt(likely * (1 - likely)), slope * chance)
-
-    def _measured(self, value: float, present: float, absent: float) -> Measured:
-        """With the interval of a mean over either kind, of terms that deviate by so much."""
-        apart = Z * float(np.linalg.norm(present * self.along - absent * self.along_absent))
-        return Measured(value, max(value - apart, 0.0), min(value + apart, 1.0))
-
-
-def found_allowed(false_alarms: float, epsilon: float, delta: float) -> float:
-    """The most that an (ε, δ) mechanism lets anybody find at so many false alarms."""
-    return min(
-        math.exp(epsilon) * false_alarms + delta,
-        1 - math.exp(-epsilon) * (1 - false_alarms - delta),
-        1.0,
-    )
-
-
-def auc_allowed(epsilon: float, delta: float) -> float:
-    """The area under the curve of `found_allowed`, over all false alarms."""
-    return 1 - (1 - delta) ** 2 / (1 + math.exp(epsilon))
+    return Membership.of(OWN, scores, survey)
 
 
 def _location(crowd: _Crowd, radio_map: RadioMap) -> tuple[Located, ...]:

@@ -96,8 +96,9 @@ def survey_audit_tables(audit: SurveyAudit, path: Path) -> list[Table]:
     promise = _table(title, columns, audits.survey_rows(audit))
     told = audit.membership
     promise.caption = (
-        f"{told.users:,} participants; the noise itself allows an AUC of {told.auc_of_noise:.3f} and"
-        f" {100 * told.found_at_5_percent_of_noise:.1f} %; canaries have sums and noise of their own"
+        f"{told.users:,} participants; the noise allows an AUC of {told.auc_of_noise:.3f} and"
+        f" {100 * told.found_at_5_percent_of_noise:.1f} %; canaries have sums and noise of their"
+        " own"
     )
     columns = [audits.COLUMNS[0], *(f"#{title}" for title in audits.COLUMNS[2:])]
     title = audits.marked(audit.study, f"Where attackers place the participants of {name}")

@@ -127,9 +127,9 @@ def survey_headline(audit: SurveyAudit) -> str:
     return marked(audit.study, "") + (
         "Somebody who knows exactly what everybody else added tells a participant from somebody"
         f" who took no part in {100 * told.auc.value:.0f} % of pairs; ε ="
-        f" {audit.design_epsilon:.3g} allows {100 * told.auc_allowed:.0f} %.\nThey place the typical"
-        f" participant within {informed} m; whoever sees only the sum, within {crowd} m; guessing"
-        f" gives {guess} m.\nCanaries show that ε is at least {canaries.epsilon_at_least:.2f}"
+        f" {audit.design_epsilon:.3g} allows {100 * told.auc_allowed:.0f} %.\nThey place the"
+        f" typical participant within {informed} m; whoever sees only the sum, within {crowd} m;"
+        f" guessing gives {guess} m.\nCanaries show that ε is at least {canaries.epsilon_at_least:.2f}"
         f" ({100 * canaries.confidence:.0f} % confidence).\nPromise: {audit.promise.words}."
     )
 
