@@ -5,8 +5,8 @@ python benchmarks/survey_guarantee.py links.parquet --epsilon 1,2,8 --seeds 5
 
 Everybody in the file, or 2,000 people of a synthetic city, is surveyed with the noise that a design
 claims and with half of it, which the attackers are not told. `veilmap audit` has the same attacks;
-this runs them for several ε and noise seeds. On 5,000 people and 29 base stations it takes four
-minutes on one core.
+this runs them for several ε and noise seeds. On 5,000 people and 29 base stations it takes three
+minutes of one core.
 """
 
 import argparse
