@@ -136,6 +136,17 @@ def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> floa
     return math.hypot(sensitivity * multiplier, _ROUNDING)
 
 
+def gaussian_distance(deviation: float, sensitivity: float) -> float:
+    """μ: how many deviations apart such a sum is with and without one participant, at most.
+
+    The continuous part of the noise, as `gaussian_deviation` has it, is what the proof counts on;
+    so nobody tells the two apart better than N(0, 1) from N(μ, 1).
+    """
+    if deviation <= 4 * _ROUNDING:
+        raise PrivacyError(f"noise of deviation {deviation:g} is too coarse for the lattice")
+    return sensitivity / math.sqrt(deviation**2 - _ROUNDING**2)
+
+
 def gaussian_epsilon(deviation: float, delta: float, sensitivity: float) -> float:
     """ε of a participant in one sum with such noise."""
     return composed_epsilon([(deviation, sensitivity)], delta)
@@ -144,16 +155,16 @@ def gaussian_epsilon(deviation: float, delta: float, sensitivity: float) -> floa
 def composed_epsilon(sums: Iterable[tuple[float, float]], delta: float) -> float:
     """ε of a participant in all of several sums, each with a (deviation, sensitivity).
 
-    Gaussian mechanisms compose exactly: as one whose noise multiplier z has 1/z² = Σ 1/z_i².
+    Gaussian mechanisms compose exactly: as one of distance μ with μ² = Σ μ_i².
     """
+    return epsilon_of_distance(math.hypot(*(gaussian_distance(*one) for one in sums)), delta)
+
+
+def epsilon_of_distance(distance: float, delta: float) -> float:
+    """ε of normal distributions so many deviations apart (Balle and Wang, ICML 2018)."""
     import dp_accounting
 
-    precision = 0.0
-    for deviation, sensitivity in sums:
-        if deviation <= 4 * _ROUNDING:
-            raise PrivacyError(f"noise of deviation {deviation:g} is too coarse for the lattice")
-        precision += sensitivity**2 / (deviation**2 - _ROUNDING**2)
-    return float(dp_accounting.get_epsilon_gaussian(1 / math.sqrt(precision), delta))
+    return float(dp_accounting.get_epsilon_gaussian(1 / distance, delta)) if distance > 0 else 0.0
 
 
 @dataclass

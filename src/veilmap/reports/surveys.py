@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from veilmap import figures, layers
-from veilmap.auditing.audit import Measured
+from veilmap.auditing.measured import Measured
 from veilmap.reports import audits, html
 from veilmap.reports.html import Html
 from veilmap.runs.survey import OpenSurvey, StationSum

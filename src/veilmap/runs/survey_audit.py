@@ -11,7 +11,7 @@ import numpy as np
 
 from veilmap._util import checks
 from veilmap.attacks import PriorOnly
-from veilmap.auditing.audit import DISTANCES, Measured
+from veilmap.auditing.measured import DISTANCES, Measured
 
 # What a stranger's file raises where it is read: no such thing, of other types, nested too deep.
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from veilmap import __version__
 from veilmap._util import checks, files
+from veilmap._util.version import __version__
 from veilmap.errors import PrivacyError, RunFolderError
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import Promise, composed_epsilon, promise_of_sum
@@ -161,7 +161,10 @@ class SurveyFolder:
                 f" {survey.numbers} whole numbers"
             )
         total = total.astype(np.int64)
-        return OpenedSum(survey, total, self.account["participants"], survey.deviation)
+        account = self.account
+        return OpenedSum(
+            survey, total, account["participants"], survey.deviation, account["seeded"]
+        )
 
 
 def _sum_of(deviation: Any, clip: Any) -> tuple[float, float]:
