@@ -6,7 +6,7 @@ import pytest
 
 from commands import run as command
 from reported import Page, undrawn
-from towns import USERS, audited, surveyed
+from small_surveys import USERS, audited, surveyed
 from veilmap import figures
 from veilmap.runs.survey import OpenSurvey
 from webs import trained

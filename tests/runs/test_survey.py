@@ -10,7 +10,7 @@ import pytest
 
 import veilmap as vm
 from refusals import refused
-from towns import MASTS, USERS, audit_of, audited, designed, people, surveyed
+from small_surveys import MASTS, USERS, audit_of, audited, designed, people, surveyed
 from veilmap.errors import ConfigurationError, DataError, RunFolderError
 from veilmap.runs.folders import holds_result, open_result, results_in
 from veilmap.runs.survey import OpenSurvey

@@ -10,7 +10,7 @@ import pytest
 
 import veilmap as vm
 from browsers import Visit, chromium
-from towns import audit_of, audited, surveyed
+from small_surveys import audit_of, audited, surveyed
 from veilmap.federation.run_folder import RunFolder
 from veilmap.runs.source import Source
 

@@ -12,7 +12,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from towns import surveyed
+from small_surveys import surveyed
 from veilmap.web.app import create_app
 from webs import Recorded, make_runs, service_of
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import veilmap as vm
-from towns import USERS, audit_of, audited, surveyed
+from small_surveys import USERS, audit_of, audited, surveyed
 from veilmap.reports import surveys
 from veilmap.runs.survey import OpenSurvey
 from webs import client_of, line_of, service_of, strict, trained, unpacked
