@@ -7,6 +7,7 @@ no side effects.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from veilmap._util.version import __version__ as __version__
 from veilmap.errors import VeilmapError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         layers,
     )
     from veilmap.auditing.audit import Audit, audit
+    from veilmap.auditing.surveys import SurveyAudit
     from veilmap.compare.regressor import RadioMapRegressor
     from veilmap.data.antennas import Antennas
     from veilmap.data.folders import MeasurementFolder
@@ -58,7 +60,6 @@ if TYPE_CHECKING:
     from veilmap.surveys.surroundings import Surroundings
     from veilmap.surveys.surveying import SurveyResult, survey
 
-__version__ = "0.6.0"
 
 _MODULES = {
     "accounting": "veilmap.privacy.accounting",
@@ -76,6 +77,7 @@ _MODULES = {
 }
 _CONTENTS = {
     "veilmap.auditing.audit": ["Audit", "audit"],
+    "veilmap.auditing.surveys": ["SurveyAudit"],
     "veilmap.compare.regressor": ["RadioMapRegressor"],
     "veilmap.data.antennas": ["Antennas"],
     "veilmap.data.folders": ["MeasurementFolder"],

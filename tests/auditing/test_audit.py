@@ -9,7 +9,8 @@ import flat
 import veilmap as vm
 from commands import run as command
 from veilmap.attacks import PriorOnly, WeightedCentroid
-from veilmap.auditing.audit import _quantile, _root_mean_square, _share, battery
+from veilmap.auditing.audit import battery
+from veilmap.auditing.measured import quantile, root_mean_square, share
 from veilmap.errors import ConfigurationError
 from veilmap.federation import Run
 from veilmap.federation.public import write_stations
@@ -146,9 +147,9 @@ def test_where_a_run_names_no_base_stations_the_truth_does(town):
 
 def test_scores_are_what_their_names_say():
     errors = np.array([3.0, 4.0, 12.0, 60.0, 101.0])
-    assert _root_mean_square(errors).value == pytest.approx(math.sqrt(np.mean(errors**2)))
-    assert _quantile(errors, 0.5).value == 12.0
-    assert _share(errors <= 50).value == pytest.approx(0.6)
+    assert root_mean_square(errors).value == pytest.approx(math.sqrt(np.mean(errors**2)))
+    assert quantile(errors, 0.5).value == 12.0
+    assert share(errors <= 50).value == pytest.approx(0.6)
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
@@ -161,9 +162,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         "within": 1 - math.exp(-(12**2) / 200),
     }
     measures = {
-        "rms": [_root_mean_square(s) for s in samples],
-        "median": [_quantile(s, 0.5) for s in samples],
-        "within": [_share(s <= 12) for s in samples],
+        "rms": [root_mean_square(s) for s in samples],
+        "median": [quantile(s, 0.5) for s in samples],
+        "within": [share(s <= 12) for s in samples],
     }
     for name, truth in truths.items():
         held = np.mean([m.low <= truth <= m.high for m in measures[name]])

@@ -1,6 +1,7 @@
 """The commands of a survey, typed as a user would, rightly and wrongly."""
 
 import json
+from datetime import datetime
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import veilmap as vm
 from commands import run
+from veilmap.privacy.accounting import composed_epsilon
 
 SITES = "bs,x,y,z\nnorth,500,900,20\nsouth,400,100,20\n"
 
@@ -66,6 +68,28 @@ def test_from_a_design_to_a_map(town, command, design):
     radio_map = vm.RadioMap.load(town / "town" / "radio_map.nc")
     gain = radio_map.predict((500, 500, 1.5), (500, 900, 20), station="north")
     assert gain == pytest.approx(-60 - 30 * np.log10(4), abs=6)
+
+
+def test_surveys_of_the_same_people_are_counted_together(town, command, design):
+    design()
+    words = ("links.parquet", "--survey", "survey.json", "--out")
+    assert command("survey", "run", *words, "first")[0] == 0
+    code, out, _ = command("survey", "run", *words, "second", "--after", "first")
+    assert code == 0
+    account = json.loads((town / "second" / "ledger.json").read_text())
+    deviation, clip = account["earlier"][0]
+    assert account["epsilon"] == pytest.approx(composed_epsilon(2 * [(deviation, clip)], 1e-6))
+    assert 4 < account["epsilon"] < 8
+    assert f"{account['epsilon']:.3g}" in out
+    command("survey", "run", *words, "third", "--after", "second")
+    assert len(json.loads((town / "third" / "ledger.json").read_text())["earlier"]) == 2
+    # What can be computed from a seed protects nobody, also not later.
+    command("survey", "run", *words, "study", "--seed", "0")
+    for named in ("study", "nowhere"):
+        code, _, error = command("survey", "run", *words, "fourth", "--after", named)
+        assert code == 2
+        assert error.count("\n") <= 2
+        assert not (town / "fourth" / "ledger.json").exists()
 
 
 def test_its_map_is_exported_with_its_uncertainty(town, command, design):
@@ -129,3 +153,50 @@ def test_a_survey_is_not_opened_twice_and_wrong_files_are_named(town, command, d
         code, _, err = command(*wrong)
         assert code == 2
         assert name in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "planned", "gain.csv"),
+        ("report", "planned"),
+        ("serve", "planned", "--port", "0"),
+        ("serve", "town", "planned", "--port", "0"),
+        ("audit", "planned"),
+    ],
+)
+def test_folders_of_neither_a_run_nor_a_survey_are_refused_in_a_line(town, command, design, words):
+    design()
+    command("survey", "run", "links.parquet", "--survey", "survey.json", "--out", "town")
+    (town / "planned").mkdir()
+    (town / "survey.json").rename(town / "planned" / "survey.json")  # nobody has taken part yet
+    code, _, err = command(*words)
+    assert code == 2
+    assert "planned" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_uncertainty_of_a_base_station_that_was_not_surveyed_is_refused(town, command, design):
+    design()
+    command("survey", "run", "links.parquet", "--survey", "survey.json", "--out", "town")
+    words = ("export", "town", "sure.nc", "--layer", "uncertainty", "--bs")
+    assert command(*words, "500,900,20")[0] == 0  # that is north
+    code, _, err = command(*words, "10,20,30")
+    assert code == 2
+    assert "(10, 20, 30)" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_the_account_says_how_to_make_the_sum_again(town, command, design):
+    design()
+    words = ("survey", "run", "links.parquet", "--survey", "survey.json", "--seed", "7", "--out")
+    command(*words, "town")
+    account = json.loads((town / "town" / "ledger.json").read_text())
+    assert account["veilmap"] == vm.__version__
+    assert datetime.fromisoformat(account["opened"]).tzinfo is not None
+    again = ("survey", "run", "links.parquet", "--survey", "town/survey.json", "--seed")
+    command(*again, str(account["seed"]), "--out", "again")
+    sums = [np.load(town / name / "sum.npz")["total"] for name in ("town", "again")]
+    np.testing.assert_array_equal(*sums)
+    command("survey", "run", "links.parquet", "--survey", "survey.json", "--out", "promised")
+    assert json.loads((town / "promised" / "ledger.json").read_text())["seed"] is None

@@ -352,3 +352,24 @@ def test_without_scikit_learn_a_line_says_what_to_install():
     )
     assert "pip install 'veilmap[learn]'" in done.stdout
     assert done.stdout.count("\n") == 1
+
+
+# ---- the field
+
+
+def test_a_field_alone_learns_at_once_and_knows_how_far_readings_lie(city):
+    links, y = columns_of(city, ids=True), city.gain_db
+    rng = np.random.default_rng(0)
+    tested = rng.permutation(len(y)) < len(y) // 4
+    shared = {"cell_size": 10.0, "calibrate": ("stations",), "obstacles": False}
+    plain = vm.RadioMapRegressor(**shared).fit(links[~tested], y[~tested])
+    model = vm.RadioMapRegressor(**shared, residual=15.0).fit(links[~tested], y[~tested])
+    gain, deviation = model.predict(links[tested], return_std=True)
+    wrong = np.abs(gain - y[tested])
+    assert model.n_iter_ == 1
+    assert wrong.mean() < 0.9 * np.abs(plain.predict(links[tested]) - y[tested]).mean()
+    np.testing.assert_array_equal(gain, model.predict(links[tested]))
+    # 375 links: the share within has a standard error of 1.1 %.
+    assert 0.91 < (wrong <= 1.96 * deviation).mean() < 0.99
+    with pytest.raises(ConfigurationError):
+        plain.predict(links[tested], return_std=True)

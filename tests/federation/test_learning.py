@@ -84,7 +84,7 @@ def test_heights_stay_within_their_bounds():
 
 @pytest.mark.parametrize(
     "options",
-    [{"step": 0}, {"velocity_memory": 1.0}, {"start_height": 200.0}, {"smoothing": -1}],
+    [{"step": -1}, {"velocity_memory": 1.0}, {"start_height": 200.0}, {"smoothing": -1}],
 )
 def test_wrong_steps_are_refused(options):
     with refused(ConfigurationError, *options):

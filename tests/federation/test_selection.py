@@ -11,6 +11,7 @@ from refusals import refused
 from veilmap.baselines import LogDistance
 from veilmap.errors import ConfigurationError
 from veilmap.federation.selection import ModelChoice, ModelTrial, choose, preferred, with_field
+from veilmap.model.field_fit import with_fitted_laws
 from veilmap.model.radio_map import log_distance
 
 MASTS = np.array([[20.0, 20.0, 25.0], [180.0, 40.0, 30.0], [90.0, 170.0, 20.0]])
@@ -133,10 +134,33 @@ def test_without_obstacles_there_is_one_law():
         places = unseen.user_xyz * [1, 1, 0] + [0, 0, altitude]
         expected = line.predict(places, unseen.bs_xyz)
         np.testing.assert_allclose(fitted.predict(places, unseen.bs_xyz), expected, atol=0.05)
-    known = ModelChoice(obstacles=False).fit(
-        data, GRID, rounds=3, buildings=np.full(GRID.shape, 20.0)
-    )
-    np.testing.assert_array_equal(known.heights, np.full(GRID.shape, floor))
+
+
+def test_public_buildings_stand_as_they_are_where_no_obstacles_are_learned(city):
+    scene, data = city
+    public = np.where(scene.heights > 2, scene.heights, 0.0)
+    pooled = ModelChoice(obstacles=False).fit(data, scene.grid, buildings=public)
+    run = ModelChoice(obstacles=False).train(data, scene.grid, rounds=3, buildings=public)
+    for radio_map in (pooled, run.radio_map):
+        np.testing.assert_array_equal(radio_map.heights[public > 0], public[public > 0])
+        assert (radio_map.heights[public == 0] == vm.NoiseAwareStep().floor).all()
+    # Two laws by lines of sight on the true buildings explain the city; one law does not.
+    blind = ModelChoice(obstacles=False).fit(data, scene.grid)
+    assert pooled.loss(data) < 0.5 * blind.loss(data)
+
+
+def test_laws_are_solved_with_the_field_on_top(city):
+    """Both are linear: of laws and field together no other θ leaves less."""
+    scene, data = city
+    public = np.where(scene.heights > 2, scene.heights, 0.0)
+    model = ModelChoice(obstacles=False, residual=20.0)
+    together = model.fit(data, scene.grid, buildings=public)
+    one_by_one = with_field(replace(model, residual=None).fit(data, scene.grid, buildings=public),
+                            data, 20.0)  # fmt: skip
+    again = with_fitted_laws(together, together.field, data.links)
+    # Starting from the solution finds it again, up to the field's own hyperparameters.
+    np.testing.assert_allclose(again.theta, together.theta, atol=0.5)
+    assert np.abs(one_by_one.theta - together.theta).max() > 0.5
 
 
 @pytest.mark.parametrize("obstacles", [True, False])
@@ -289,7 +313,8 @@ def test_trials_are_fits_and_errors_by_group():
     assert [len(one.by_group) for one in by_user] == [len(more.users)]
 
 
-def test_fields_to_try_are_as_wide_as_one_two_and_four_cells():
+def test_the_field_to_try_has_more_points_than_there_are_places():
     found = choose(open_ground(60), open_ground(60, seed=1), GRID, degrees=[], rounds=2)
-    assert {one.model.residual for one in found} == {None, 10.0, 20.0, 40.0}
+    (spacing,) = {one.model.residual for one in found} - {None}
+    assert 60 < (200 / spacing) ** 2 < 600
     assert not any(one.model.obstacles for one in found)

@@ -10,6 +10,7 @@ import pytest
 
 import veilmap as vm
 from browsers import Visit, chromium
+from small_surveys import audit_of, audited, surveyed
 from veilmap.federation.run_folder import RunFolder
 from veilmap.runs.source import Source
 
@@ -27,7 +28,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A run on a synthetic city, one whose every name is a piece of HTML, and a large one."""
+    """A run on a synthetic city, one whose every name is a piece of HTML, a large one, surveys."""
     folder = tmp_path_factory.mktemp("runs")
     source = Source(None, None, city=0, users=12, cell_size=10.0)
     data, unseen, grid = source.load()
@@ -43,7 +44,17 @@ def runs(tmp_path_factory):
     )
     hostile(folder)
     large(folder)
+    surveyed(folder / "town")
+    trial(folder)
     return folder
+
+
+def trial(folder):
+    """A survey that promises nothing, with an audit; its names are pieces of HTML."""
+    path = surveyed(folder / "trial", names=(f"{HOSTILE}1", f"{HOSTILE}2"), seed=1)
+    content = audit_of(path)
+    attacks = [one | {"knows": HOSTILE, "median": None} for one in content["location"]]
+    audited(path, **content | {"location": attacks})
 
 
 def large(folder):
@@ -279,6 +290,77 @@ def test_nothing_is_wider_than_a_phone(browser, served, scheme):
         visit.picture(f"phone-{scheme}-{view}", full_page=True)
     assert visit.problems == []
     visit.close()
+
+
+def test_a_survey_is_shown_beside_runs(browser, served):
+    visit = Visit(browser, f"{served}#run=town")
+    assert "one sum, ε = 4" in visit.at("run").locator("option:checked").inner_text()
+    seen = []
+    for layer in ("gain", "best-server", "uncertainty"):
+        visit.at("layer").select_option(layer)
+        visit.settled()
+        seen.append(pixels(visit, "canvas-learned"))
+        visit.picture(f"survey-{layer}")
+    assert len({*seen}) == 3
+    box = visit.at("canvas-learned").bounding_box()
+    visit.page.mouse.click(box["x"] + 0.55 * box["width"], box["y"] + 0.4 * box["height"])
+    visit.settled()
+    # Nobody knows how readings of a new base station deviate: none is placed.
+    assert visit.at("station").input_value() in ("north", "south")
+    assert visit.page.locator(".notice .card").count() == 0
+    visit.open("training")
+    visit.page.get_by_text("A survey has no rounds").wait_for()
+    visit.picture("survey-training")
+    visit.open("sees")
+    before = pixels(visit, "canvas-counts"), visit.at("summary").inner_text()
+    visit.picture("survey-sees")
+    visit.at("sum-station").select_option("south")
+    visit.page.wait_for_function(
+        "before => document.querySelector('[data-testid=summary]').textContent !== before",
+        arg=before[1],
+    )
+    visit.settled()
+    assert pixels(visit, "canvas-counts") != before[0]
+    visit.at("canvas-counts").hover()
+    visit.page.wait_for_function(
+        "() => /contributions/.test(document.querySelector('[data-testid=readout]').textContent)"
+    )
+    visit.open("tradeoff")
+    assert visit.at("usual-set").is_disabled()
+    visit.open("map")
+    assert visit.page.get_by_text("(ε, δ) = (4, 1e-06)").count() == 1
+    assert visit.problems == []
+    visit.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
+def test_an_audited_survey_fits_the_screen(browser, served, width, height):
+    visit = Visit(browser, f"{served}#run=trial", width=width, height=height)
+    for view in VIEWS:
+        visit.open(view)
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, view
+        visit.picture(f"survey-{width}-{view}", full_page=True)
+    visit.open("sees")
+    tables = visit.at("survey-audit").locator("table")
+    assert tables.count() == 3
+    assert "1.23" in tables.nth(1).inner_text()
+    assert HOSTILE in tables.nth(2).inner_text()
+    # Where a table is wider than its place, that place scrolls and nothing is cut.
+    cut = """() => [...document.querySelectorAll('.across .table')]
+        .filter(e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX !== 'auto')"""
+    assert visit.page.evaluate(cut) == []
+    assert visit.page.locator("img[src=x]").count() == 0
+    assert visit.problems == []
+    visit.close()
+
+
+def test_a_survey_has_no_measurements_to_train_on(visit):
+    visit.at("new-run").click()
+    source = visit.page.locator("dialog select[name=like]")
+    source.wait_for()
+    offered = source.locator("option").all_inner_texts()
+    assert any("city" in one for one in offered)
+    assert not any("one sum" in one for one in offered)
 
 
 def test_dark_is_dark(browser, served):

@@ -12,6 +12,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from small_surveys import surveyed
 from veilmap.web.app import create_app
 from webs import Recorded, make_runs, service_of
 
@@ -24,7 +25,10 @@ CHECKS = [
 HEADERS = {"Host": "127.0.0.1", "X-Veilmap": "page"}
 
 # What is asked for at random is never there: often it is one of these instead.
-THERE = {"run": ["aligned", "sums", "bare"], "user": ["0", "5"], "round": [1, 4], "station": ["4"]}
+THERE = {
+    "run": ["aligned", "sums", "bare", "town"], "user": ["0", "5"], "round": [1, 4],
+    "station": ["4", "north"],
+}  # fmt: skip
 
 
 class Forgotten(Recorded):
@@ -48,12 +52,13 @@ OPERATIONS = described()
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
     place = make_runs(tmp_path_factory.mktemp("runs"))
+    surveyed(place / "town")
     work = tmp_path_factory.mktemp("work")
     return create_app(service_of([place], work, jobs=Forgotten(work)))
 
 
 def test_all_operations_are_known():
-    assert len(OPERATIONS) == 16
+    assert len(OPERATIONS) == 17
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from veilmap._util import checks
-from veilmap._util.arrays import Bools, Floats
+from veilmap._util.arrays import Floats
 from veilmap._util.plain import to_plain
 from veilmap.attacks import (
     Attack,
@@ -22,6 +22,8 @@ from veilmap.attacks import (
     WeightedCentroid,
 )
 from veilmap.attacks.base import Places, When
+from veilmap.auditing.measured import Measured, distances
+from veilmap.auditing.surveys import SurveyAudit, audit_survey
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -32,21 +34,11 @@ from veilmap.federation.study import STUDY
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.privacy.accounting import has_guarantee, promise
 from veilmap.privacy.mechanisms import Mechanism
+from veilmap.surveys.surveying import SurveyResult
 
-DISTANCES = (10, 50, 100)  # metres
 _MOST_ROUNDS = 5
-_Z = 1.96  # 95 % of a normal distribution lies within
 
 Truth = Crowd | Places
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A value with its 95 % confidence interval over users."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -142,7 +134,35 @@ def _from_one(when: When) -> When:
     return when if when == "all" else int(when) + 1
 
 
+@overload
 def audit(
+    run: Run,
+    truth: Truth,
+    *,
+    attacks: Sequence[Attack] | None = None,
+    rounds: Sequence[int] | None = None,
+    users: int | None = None,
+    test: Measurements | None = None,
+) -> Audit: ...
+
+
+@overload
+def audit(
+    run: SurveyResult, truth: Measurements, *, users: int | None = 1000, seed: int | None = None
+) -> SurveyAudit: ...
+
+
+def audit(run: Run | SurveyResult, truth: Any, **options: Any) -> Audit | SurveyAudit:
+    """Attack a run, or a survey, in every way we know, and score against the truth.
+
+    The options are those of `audit_run` and of `veilmap.auditing.surveys.audit_survey`.
+    """
+    if isinstance(run, SurveyResult):
+        return audit_survey(run.opened, run.radio_map, truth, **options)
+    return audit_run(run, truth, **options)
+
+
+def audit_run(
     run: Run,
     truth: Truth,
     *,
@@ -260,39 +280,7 @@ def _scores(estimates: Estimates, truth: Places) -> Iterator[Score]:
         yield Score(
             estimates.attack,
             when,
-            len(errors),
-            _root_mean_square(errors),
-            _quantile(errors, 0.5),
-            _quantile(errors, 0.95),
-            {metres: _share(errors <= metres) for metres in DISTANCES},
-            float(np.median(belief.entropy())) if belief else None,
-            float(belief.covers(truth).mean()) if belief else None,
+            **distances(errors),
+            entropy_bits=float(np.median(belief.entropy())) if belief else None,
+            coverage=float(belief.covers(truth).mean()) if belief else None,
         )
-
-
-def _root_mean_square(errors: Floats) -> Measured:
-    """The interval is that of the mean square, by the central limit theorem."""
-    squares, n = errors**2, len(errors)
-    mean = float(squares.mean())
-    apart = _Z * float(squares.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-    return Measured(math.sqrt(mean), math.sqrt(max(mean - apart, 0)), math.sqrt(mean + apart))
-
-
-def _quantile(errors: Floats, share: float) -> Measured:
-    """The interval lies between the order statistics that the share could fall on."""
-    ordered, n = np.sort(errors), len(errors)
-    apart = _Z * math.sqrt(n * share * (1 - share))
-    low, high = math.floor(n * share - apart), math.ceil(n * share + apart)
-    return Measured(
-        float(np.quantile(ordered, share)),
-        float(ordered[max(low, 0)]),
-        float(ordered[min(high, n - 1)]),
-    )
-
-
-def _share(hits: Bools) -> Measured:
-    """A share with Wilson's interval, which holds for 0 and 1 too."""
-    n, share = len(hits), float(hits.mean())
-    centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    apart = _Z / (1 + _Z**2 / n) * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    return Measured(share, max(centre - apart, 0.0), min(centre + apart, 1.0))

@@ -38,7 +38,7 @@ _LISTED = 10
 
 
 def export(
-    source: Path = argument("A map (.nc), or the folder of a run.", metavar="MAP_OR_RUN"),
+    source: Path = argument("A map (.nc), or the folder of a run or survey.", metavar="MAP_OR_RUN"),
     out: Path = argument(f"File to write; its ending says as what: {', '.join(ENDINGS)}."),
     layer: str = option("gain", f"What to write: {', '.join(_OPTIONS)}."),
     station: list[str] | None = option(
@@ -154,7 +154,7 @@ class ChosenStations:
 
 @dataclass(frozen=True)
 class NamedMap:
-    """A map by its path, and its run where the path is a run's folder."""
+    """A map by its path, and its run where the path is a run's folder; a survey's is a map."""
 
     path: Path
     radio_map: RadioMap
@@ -163,14 +163,14 @@ class NamedMap:
     @classmethod
     def opened(cls, path: Path, data: Path | None = None) -> "NamedMap":
         """The map of a file or of a finished run, on ``data`` if they are named."""
+        from veilmap.runs.folders import open_result
         from veilmap.runs.opened import OpenRun
 
         if not path.is_dir():
             return cls(path, RadioMap.load(path))
-        if (path / "survey.json").exists():
-            return cls(path, RadioMap.load(path / "radio_map.nc"))
-        run = OpenRun(path, data=data, study=True)
-        return cls(path, run.finished_map(), run)
+        opened = open_result(path, study=True)
+        run = OpenRun(path, data=data, study=True) if opened.kind == "run" else None
+        return cls(path, (run or opened).finished_map(), run)
 
     @property
     def stations(self) -> ChosenStations:

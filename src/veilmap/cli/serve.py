@@ -16,8 +16,8 @@ _SHORTEST_TOKEN = 16
 
 def serve(
     runs: list[Path] | None = argument(
-        "Folders of runs, or folders that hold some; by default what NEW_RUNS holds, or"
-        " a demo run that is started and shown live.",
+        "Folders of runs and surveys, or folders that hold some; by default what NEW_RUNS"
+        " holds, or a demo run that is started and shown live.",
         default=None,
     ),
     host: str = option("127.0.0.1", "Address to listen on; beyond loopback a token is required."),
@@ -29,20 +29,18 @@ def serve(
     buildings: Path | None = option(None, "Footprints to draw the maps on: .geojson or .gpkg."),
     study: bool = option(
         False,
-        "Show of runs of aggregate what their guarantee does not cover as well, such as"
-        " users' places; it is marked as not for publication.",
+        "Show of surveys and runs of aggregate what their guarantee does not cover as well,"
+        " such as users' places; it is marked as not for publication.",
         "--study",
     ),
     open_page: bool = option(False, "Open the page in a browser.", "--open/--no-open"),
 ) -> None:
-    """Show runs in a browser: the map, the training, and what the server could learn.
+    """Show runs and surveys in a browser: the map, and what the server could learn.
 
-    The page shows where users were: it is for who holds their measurements anyway. Of runs of
-    aggregate it shows what was published, unless a study is wanted (--study).
+    The page shows where users of runs were: it is for who holds their measurements anyway. Of
+    surveys and runs of aggregate it shows what was published, unless a study is wanted (--study).
     """
-    for path in runs or ():
-        if not path.is_dir():
-            raise ConfigurationError(f"{path} is no folder: name a run's folder, or one of runs")
+    _check_places(runs or ())
     if buildings is not None:
         existing(buildings)
     if token is not None and len(token) < _SHORTEST_TOKEN:
@@ -50,6 +48,20 @@ def serve(
     writable_folder(new_runs)
     settings = {"new_runs": new_runs, "buildings": buildings, "study": study}
     show(runs or [], host, port, token, open_page=open_page, **settings)
+
+
+def _check_places(places: Sequence[Path]) -> None:
+    """Refuse what holds nothing to show."""
+    from veilmap.runs.folders import results_in
+
+    for path in places:
+        if not path.is_dir():
+            raise ConfigurationError(f"{path} is no folder: name a run's folder, or one of runs")
+        if next(results_in(path), None) is None:
+            raise ConfigurationError(
+                f"{path} holds neither a run nor an opened survey: name a folder of one, or one"
+                " that holds some"
+            )
 
 
 def show(runs: Sequence[Path], *address: Any, open_page: bool, **settings: Any) -> None:

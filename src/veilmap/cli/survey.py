@@ -1,19 +1,25 @@
 """`veilmap survey`: a radio map from one sum, with (ε, δ)."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from veilmap.cli.options import area_of, option
-from veilmap.cli.output import console, writable_file, writable_folder
+from veilmap.cli.output import console, sentence, writable_file, writable_folder
 from veilmap.errors import ConfigurationError
 from veilmap.surveys.surroundings import USUAL, Surroundings
 
 if TYPE_CHECKING:
     from veilmap.surveys.design import Station, Survey
     from veilmap.surveys.folder import SurveyFolder
+    from veilmap.surveys.posterior import Buildings
+
+BUILDINGS = option(
+    None, "Public heights of what stands there, for laws by line of sight: .tif, .geojson, .gpkg."
+)
 
 HEARD = option(None, "Base stations that a participant hears; default: half.")
 OCCUPIED = option(USUAL.occupied, "Share of the area on which participants are.")
@@ -83,6 +89,12 @@ def run(
     data: Path = typer.Argument(help="Everybody's measurements, .csv or .parquet."),
     survey: Path = option(..., "The design, as `survey design` writes it."),
     out: Path = option(..., "Folder to write; a survey is opened once."),
+    after: list[Path] | None = option(
+        None,
+        "Folder of the survey that the same people took part in before: its ε, and of those"
+        " before it, are counted in. Repeatable.",
+    ),
+    buildings: Path | None = BUILDINGS,
     seed: int | None = option(None, "Noise seed, for studies; with one nothing is promised."),
 ) -> None:
     """Survey everybody in a table on this machine, open the sum once, and make the map."""
@@ -92,25 +104,37 @@ def run(
     from veilmap.surveys.surveying import survey as surveyed
 
     planned, folder = Survey.load(survey), SurveyFolder(out)
+    earlier = [SurveyFolder(path) for path in after or ()]
+    for one in earlier:
+        _ = one.account  # a mistake shows before the work
     writable_folder(out)
     links = Measurements.load(data)
     if links.crs != planned.grid.crs and None not in (links.crs, planned.grid.crs):
         raise ConfigurationError(
             f"{data} is in {links.crs} and the survey in {planned.grid.crs}", "data"
         )
-    result = surveyed(links, planned, seed, before_opening=folder.begin)
+    public = _public(planned, buildings)
+    opening = partial(folder.begin, after=earlier)
+    result = surveyed(links, planned, seed, buildings=public, before_opening=opening)
     folder.save(result.opened, result.radio_map)
     _show_result(folder)
 
 
-@app.command("open", epilog="Example: `veilmap survey open town`")
-def open_(folder: Path = typer.Argument(help="The folder of a survey.")) -> None:
+@app.command(
+    "open",
+    epilog="Examples: `veilmap survey open town`,"
+    " `veilmap survey open town --buildings footprints.geojson`",
+)
+def open_(
+    folder: Path = typer.Argument(help="The folder of a survey."),
+    buildings: Path | None = BUILDINGS,
+) -> None:
     """Make the map of an opened sum anew; the sum stays as it is, so this costs no privacy."""
     from veilmap.surveys.folder import SurveyFolder
     from veilmap.surveys.posterior import radio_map_of
 
     found = SurveyFolder(folder)
-    radio_map_of(found.opened()).save(found.map_file)
+    radio_map_of(found.opened(), _public(found.survey, buildings)).save(found.map_file)
     _show_result(found)
 
 
@@ -133,6 +157,17 @@ def show(
         _show(Survey.load(what), surroundings)
 
 
+def _public(survey: "Survey", path: Path | None) -> "Buildings | None":
+    """Public heights on the grid of the survey's map."""
+    from veilmap.scenes import buildings as public
+    from veilmap.surveys.posterior import map_grid
+
+    if path is None:
+        return None
+    grid = map_grid(survey)
+    return grid, public.heights(path, grid)
+
+
 def known_stations(path: Path, crs: str | None = None) -> "tuple[Station, ...]":
     """The base stations of a file, with their beams and levels as far as it has them."""
     from veilmap.ingest import read_stations
@@ -150,13 +185,5 @@ def _show(survey: "Survey", surroundings: Surroundings) -> None:
 
 def _show_result(folder: "SurveyFolder", surroundings: Surroundings = USUAL) -> None:
     _show(folder.survey, surroundings)
-    account = folder.account
-    if account["seeded"]:
-        console.print("No promise: the noise is computable from the seed (study).")
-    else:
-        console.print(
-            f"Opened once, over {account['participants']:,} participants: (ε, δ) ="
-            f" ({account['epsilon']:.3g}, {account['delta']:g}) for everything that one of them"
-            " measured, under the conditions of docs/survey.md."
-        )
+    console.print(f"{sentence(folder.promise.words)}.")
     console.print(f"The map is {folder.map_file}")

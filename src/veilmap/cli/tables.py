@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from veilmap.auditing.audit import Audit
+from veilmap.auditing.surveys import SurveyAudit
 from veilmap.paper import experiment as results
 from veilmap.paper.experiment import Experiment
 from veilmap.reports import audits
@@ -134,6 +135,25 @@ def audit_table(audit: Audit, path: Path) -> Table:
             table.add_row("" if number else name, *figures)
         table.add_section()
     return table
+
+
+def survey_audit_tables(audit: SurveyAudit, path: Path) -> list[Table]:
+    """What the adversary of the promise finds beside what is allowed; where attacks place users."""
+    name = path.resolve().name
+    columns = [audits.PROMISE_COLUMNS[0], *(f"#{title}" for title in audits.PROMISE_COLUMNS[1:])]
+    title = audits.marked(audit.study, f"What the sum of {name} tells, beside its design's ε")
+    promise = _table(title, columns, audits.survey_rows(audit))
+    told = audit.membership
+    promise.caption = (
+        f"{told.users:,} participants; the noise allows an AUC of {told.auc_of_noise:.3f} and"
+        f" {100 * told.found_at_5_percent_of_noise:.1f} %; canaries have sums and noise of their"
+        " own"
+    )
+    columns = [audits.COLUMNS[0], *(f"#{title}" for title in audits.COLUMNS[2:])]
+    title = audits.marked(audit.study, f"Where attackers place the participants of {name}")
+    places = _table(title, columns, audits.located_rows(audit))
+    places.caption = audits.UNITS
+    return [promise, places]
 
 
 def tradeoff_table(found: Mapping[str, Audit]) -> Table:

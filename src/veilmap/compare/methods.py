@@ -116,13 +116,15 @@ class SurveyedMap(MapEstimator):
     """A radio map from one sum over all users, see `veilmap.survey`.
 
     The design is made from ``grid``, which says where the area is, the number of users, and the
-    base stations that were measured; nothing else of the measurements is used.
+    base stations that were measured; nothing else of the measurements is used. ``buildings`` are
+    public heights on the grid.
     """
 
     grid: Grid
     epsilon: float = 8.0
     delta: float = 1e-6
     seed: int | None = None
+    buildings: NDArray[np.float64] | None = field(default=None, repr=False)
 
     def fit(self, data: Measurements) -> "SurveyedMap":
         """Survey the users of ``data``; where they are too few, with the fewest points."""
@@ -137,7 +139,8 @@ class SurveyedMap(MapEstimator):
             coarsest=True,
             crs=self.grid.crs,
         )
-        self.radio_map_ = survey(data, planned, self.seed).radio_map
+        public = None if self.buildings is None else (self.grid, self.buildings)
+        self.radio_map_ = survey(data, planned, self.seed, buildings=public).radio_map
         return self
 
 
@@ -174,7 +177,7 @@ class ComparisonSettings:
     @property
     def surveyed(self) -> SurveyedMap:
         """Our map from one sum."""
-        return SurveyedMap(self.grid, self.epsilon, self.delta, self.seed)
+        return SurveyedMap(self.grid, self.epsilon, self.delta, self.seed, self.buildings)
 
     def estimator(self, mode: str) -> PooledMap:
         """Our map in a mode."""

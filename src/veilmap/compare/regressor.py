@@ -7,7 +7,7 @@ for it.
 from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from veilmap._util import checks
 from veilmap._util.arrays import Array
 from veilmap.baselines.base import fitted
-from veilmap.compare.methods import FederatedMap
+from veilmap.compare.methods import FederatedMap, PooledMap
 from veilmap.data.measurements import DUPLICATE, BadRowsError, Measurements, listed
 from veilmap.errors import ConfigurationError, DataError, MissingExtraError
 from veilmap.federation.selection import ModelChoice
@@ -79,6 +79,12 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
     calibrate : "stations" and/or "devices", in a tuple
         Learn an offset of every base station or kind of device, known by its id column.
         Those that `fit` has not seen have none.
+    obstacles : bool
+        Whether obstacles are learned; without them one law of distance is, which takes no rounds.
+    residual : float, optional
+        Metres between the points of a field of what obstacles and law leave over, for every base
+        station. Without a mechanism it is solved on all rows at once, and predictions have
+        standard deviations.
     rounds : int
     mechanism : Mechanism, optional
         What users do to their gradients; by default they are only clipped.
@@ -107,6 +113,8 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
         margin: float = 0.0,
         degrees: int = 2,
         calibrate: Collection[str] = (),
+        obstacles: bool = True,
+        residual: float | None = None,
         rounds: int = 200,
         mechanism: Mechanism | None = None,
         users: str = "place",
@@ -116,6 +124,8 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
         self.margin = margin
         self.degrees = degrees
         self.calibrate = calibrate
+        self.obstacles = obstacles
+        self.residual = residual
         self.rounds = rounds
         self.mechanism = mechanism
         self.users = users
@@ -133,24 +143,45 @@ class RadioMapRegressor(RegressorMixin, BaseEstimator):
             )
         links = self._link_columns(X)
         data = _measurements(_users(self.users, groups, links), links, y)
-        model = ModelChoice(degrees=self.degrees, calibrate=tuple(self.calibrate))  # type: ignore[arg-type]
-        learned = FederatedMap(
-            self._grid(links),
-            model,
-            self.rounds,
-            mechanism=self.mechanism,
-            seed=_seed(self.random_state),
-        ).fit(data)
-        run = fitted(learned.run_)
+        model = ModelChoice(
+            self.obstacles,
+            self.degrees,
+            residual=self.residual,
+            calibrate=tuple(self.calibrate),  # type: ignore[arg-type]
+        )
+        shared = self._grid(links), model, self.rounds
+        if self.mechanism is None and self.residual is not None:
+            self.radio_map_ = fitted(PooledMap(*shared).fit(data).radio_map_)
+            self.n_iter_ = self.rounds if self.obstacles else 1
+            return self
+        seed = _seed(self.random_state)
+        run = fitted(FederatedMap(*shared, mechanism=self.mechanism, seed=seed).fit(data).run_)
         self.radio_map_ = run.radio_map
         self.n_iter_ = len(run.history)
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Gain of each link in dB, with the offsets of known stations and devices."""
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> NDArray[np.float64]: ...
+
+    @overload
+    def predict(
+        self, X: Any, return_std: Literal[True]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+    def predict(
+        self, X: Any, return_std: bool = False
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Gain of each link in dB, with the offsets of known stations and devices.
+
+        ``return_std`` adds the standard deviation of a reading, which fields on all rows have.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.radio_map_.predict_links(self._link_columns(X))
+        links = self._link_columns(X)
+        gain = self.radio_map_.predict_links(links)
+        if not return_std:
+            return gain
+        return gain, self.radio_map_.deviation(links.user_xyz, links.bs_xyz, links.bs)
 
     def _link_columns(self, X: NDArray[np.float64]) -> _LinkColumns:
         _check_columns(X.shape[1], self.calibrate)

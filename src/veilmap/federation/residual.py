@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from veilmap.federation.public import NOTHING, Public
 from veilmap.federation.steps import NoiseAwareStep, ServerState, StepRule
 from veilmap.geometry.grid import Grid
 from veilmap.model.field import Field
+from veilmap.model.field_fit import fitted_field
 
 
 @plain
@@ -26,20 +26,14 @@ class ThenField:
     residuals' neighbours. The field is linear, so that one sum over all users suffices: how far
     gains lie from the obstacles' prediction around every point, and how many there are. Under
     noise more rounds average it.
-
-    The field's stiffness is weighted in mean numbers of links at a point.
     """
 
     spacing: float  # metres between the field's points
     first: StepRule = field(default_factory=NoiseAwareStep)  # for the obstacles
     rounds: int = 1  # for the field, of all rounds
-    tension: float = 1.0  # weight of its squared steps between neighbours
-    shrinking: float = 0.003  # weight of its squared values: far from all links it is 0
 
     def __post_init__(self) -> None:
-        for name in ("spacing", "tension", "shrinking"):
-            value = checks.number(name, getattr(self, name), above=0)
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "spacing", checks.number("spacing", self.spacing, above=0))
         object.__setattr__(self, "rounds", checks.whole("rounds", self.rounds, least=1))
 
     def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
@@ -81,42 +75,12 @@ class ThenField:
         total = state.memory["field_sum"] + by_cells
         taken = state.memory["field_rounds"] + 1
         slopes, curvatures = (total / taken).reshape(2, *old.values.shape)
-        values = self.solved(slopes, np.maximum(curvatures, 0.0))
+        counts = np.maximum(curvatures, 0.0)  # of readings around every point, as shares
+        if counts.any():
+            links = state.links / counts.sum()
+            values = fitted_field(old, -links * slopes, links * counts).mean
+        else:
+            values = np.zeros_like(old.values)
         radio_map = replace(state.radio_map, field=old.moved_to(values))
         memory = {"field_sum": total, "field_rounds": taken}
         return ServerState(radio_map, state.round + 1, memory)
-
-    def solved(self, slopes: Floats, curvatures: Floats) -> Floats:
-        """Argmin ½ Σ n c² + Σ g c + ½ tension ‖∇c‖² + ½ shrinking ‖c‖² for every station.
-
-        n is how many links lie around a point (curvature), g the slope at c = 0.
-        """
-        from scipy.sparse import diags_array, eye_array
-        from scipy.sparse.linalg import spsolve
-
-        unit = curvatures.mean()
-        if unit == 0:
-            return np.zeros_like(slopes)
-        stiff = unit * (
-            self.tension * _squared_steps(slopes.shape[1:])
-            + self.shrinking * eye_array(slopes[0].size)
-        )
-        values = [
-            spsolve((diags_array(n.ravel()) + stiff).tocsc(), -g.ravel())
-            for g, n in zip(slopes, curvatures, strict=True)
-        ]
-        return np.reshape(values, slopes.shape)
-
-
-def _squared_steps(shape: tuple[int, ...]) -> Any:
-    """The matrix of Σ (c_a − c_b)² over neighbours a, b of an image."""
-    from scipy.sparse import diags_array, eye_array, kron
-
-    def along(count: int) -> Any:
-        ones = np.ones(max(count - 1, 0))
-        return diags_array([-ones, ones], offsets=[0, 1], shape=(max(count - 1, 0), count))
-
-    rows, columns = shape
-    east = kron(eye_array(rows), along(columns))
-    north = kron(along(rows), eye_array(columns))
-    return east.T @ east + north.T @ north

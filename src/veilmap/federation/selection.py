@@ -19,7 +19,7 @@ from veilmap.federation.public import Stations
 from veilmap.federation.residual import ThenField
 from veilmap.federation.steps import StepRule
 from veilmap.geometry.grid import Grid
-from veilmap.model.gradients import gradients_of
+from veilmap.model.field_fit import points_apart, with_fitted_field, with_fitted_laws
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism, NoNoise
@@ -45,7 +45,7 @@ class ModelChoice:
     the model's edges, less is fitted that is not there.
     """
 
-    obstacles: bool = True  # without them gains follow one law of distance
+    obstacles: bool = True  # learned; without them laws of distance, by line of sight on buildings
     degrees: int = 2  # of obstruction: 2, 3 or 4
     wide: bool = False
     residual: float | None = None  # metres between the points of a field of what is left over
@@ -76,9 +76,10 @@ class ModelChoice:
             step = replace(step, smoothing=first, last_smoothing=last)
         if self.obstacles:
             return step
-        # Heights that may not rise from the floor block nothing.
-        ground = step.floor
-        return replace(step, start_height=ground, ceiling=ground, start_sharpness=step.sharpness)
+        # Open ground blocks nothing; where buildings are public facts, they stand as they are.
+        return replace(
+            step, step=0.0, priors=(), start_height=step.floor, start_sharpness=step.sharpness
+        )
 
     def train(
         self,
@@ -116,12 +117,21 @@ class ModelChoice:
     ) -> RadioMap:
         """Learn the map from pooled measurements: nothing is clipped, θ and field are exact."""
         bare = replace(self, residual=None)
-        parts = _in_parts(data)
         run = bare.train(
-            parts, grid, mechanism=NoNoise(clip=_NEVER_CLIPS), rounds=rounds, buildings=buildings
+            _in_parts(data),
+            grid,
+            mechanism=NoNoise(clip=_NEVER_CLIPS),
+            rounds=rounds if self.obstacles else 1,  # what is linear is solved below
+            buildings=buildings,
         )
-        radio_map = run.radio_map.fit_propagation(data)
-        return radio_map if self.residual is None else with_field(radio_map, data, self.residual)
+        fitted = run.radio_map.fit_propagation(data)
+        if self.residual is None:
+            return fitted
+        if not self.obstacles and buildings is not None:
+            # Lines of sight come in patches, as fields do: the laws are solved with the field.
+            empty = ThenField(self.residual).empty(grid, *data.stations)
+            fitted = with_fitted_laws(fitted, empty, data.links)
+        return with_field(fitted, data, self.residual)
 
 
 def _in_parts(data: Measurements) -> Measurements:
@@ -137,12 +147,8 @@ def _in_parts(data: Measurements) -> Measurements:
 
 def with_field(radio_map: RadioMap, data: Measurements, spacing: float) -> RadioMap:
     """The map and, on top, the field of what it leaves over of pooled measurements."""
-    rule = ThenField(spacing)
-    empty = rule.empty(radio_map.grid, *data.stations)
-    together = replace(data.links, offsets=np.array([0, len(data)]))
-    sums = gradients_of(replace(radio_map, field=empty), together).height_gradient
-    values = rule.solved(*sums.reshape(2, *empty.values.shape))
-    return replace(radio_map, field=empty.moved_to(values))
+    empty = ThenField(spacing).empty(radio_map.grid, *data.stations)
+    return with_fitted_field(radio_map, empty, data.links)
 
 
 @dataclass(frozen=True)
@@ -221,7 +227,7 @@ def choose(
         Degrees of obstruction to try, beside no obstacles at all; the last also ``wide``.
     residuals : floats and None, optional
         Fields to try, by their points' distance in metres; None is no field. By default none,
-        and points as far apart as one, two and four cells.
+        and one with some more points than places were measured.
     calibrate : "stations" and/or "devices"
     groups : ids, optional
         Which rows of ``validation`` stand or fall together, such as those of a block; by default
@@ -232,9 +238,13 @@ def choose(
         Called with each `ModelTrial`.
     """
     if residuals is None:
-        residuals = (None, *(grid.cell_size * cells for cells in (1, 2, 4)))
+        places = np.unique(data.user_xyz[:, :2], axis=0)
+        residuals = (None, round(points_apart(grid, len(places)), 1))
     tried = list(degrees)
-    kinds = [ModelChoice(obstacles=False), *(ModelChoice(degrees=count) for count in tried)]
+    # Without buildings nothing tells laws apart.
+    laws = [2] if buildings is None else tried
+    kinds = [ModelChoice(obstacles=False, degrees=count) for count in laws]
+    kinds += [ModelChoice(degrees=count) for count in tried]
     kinds += [ModelChoice(degrees=count, wide=True) for count in tried[-1:]]
     if not residuals:
         raise ConfigurationError(

@@ -1,7 +1,7 @@
 """The server: broadcasts the map, screens and sums what comes back, takes a step."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -81,6 +81,11 @@ class RoundSum:
         if self._unmasked is not None:
             return self._unmasked
         return OpenedSum(int(self._running.weights[0]), *self._running.total())
+
+    @property
+    def weight(self) -> int:
+        """Σ of the weights of all who answered."""
+        return self.sum.weight if self.tiles is None else int(self._running.weights.sum())
 
     @property
     def _came(self) -> Ints:
@@ -239,4 +244,5 @@ class Server:
             means = total.means(self.mechanism)
         else:
             means = np.zeros(moved.trained_cells), np.zeros(len(moved.theta))
-        self.state = self.step(self.state, *means, self.rounds)
+        before = replace(self.state, links=max(total.weight, 1))
+        self.state = self.step(before, *means, self.rounds)

@@ -29,6 +29,7 @@ class ServerState:
     radio_map: RadioMap  # the current h and θ
     round: int = 0  # steps taken
     memory: Mapping[str, Array] = field(default_factory=dict)  # of the step rule
+    links: int = 1  # behind the gradients that are stepped by next, or users who count alike
 
 
 class StepRule(Protocol):
@@ -164,7 +165,7 @@ class NoiseAwareStep:
     # link near a user on the ground seems half blocked.
     floor: float = -8.0
     ceiling: float = 130.0
-    step: float = 3.0  # root-mean-square change of h in the first rounds
+    step: float = 3.0  # root-mean-square change of h in the first rounds; 0 keeps the start
     last_step: float = 0.02  # share of it left in the last round, along half a cosine
     priors: tuple[Prior, ...] = (OpenGround(), FlatPieces())  # applied to h after each step
     # Standard deviation, in cells, of the Gaussian filter over the gradient: in the first round
@@ -183,9 +184,10 @@ class NoiseAwareStep:
     def __post_init__(self) -> None:
         if self.start_theta_rate is not None:
             checks.number("start_theta_rate", self.start_theta_rate, above=0)
-        for name in ("step", "damping", "sharpness", "start_sharpness", "soft_share"):
+        for name in ("damping", "sharpness", "start_sharpness", "soft_share"):
             checks.number(name, getattr(self, name), above=0)
-        for name in ("last_step", "smoothing", "last_smoothing", "energy_smoothing", "theta_rate"):
+        widths = ("smoothing", "last_smoothing", "energy_smoothing")
+        for name in ("step", "last_step", "theta_rate", *widths):
             checks.number(name, getattr(self, name), least=0)
         for name in ("velocity_memory", "energy_memory"):
             if not 0 <= checks.number(name, getattr(self, name)) < 1:

@@ -17,6 +17,7 @@ from veilmap.geometry.grid import Grid
 # More dots than this hide each other, and make files slow to open.
 _MOST_DOTS = 20_000
 _MOST_NAMES = 15
+_LONGEST_NAME = 24  # letters, in a legend
 _MOST_BINS = 60
 
 # Shapes and colours of estimates on a map; the user's are a ring and blue.
@@ -36,12 +37,53 @@ def heights(
 def gain(
     grid: Grid,
     values: Values,
-    bs_xyz: Values,
+    bs_xyz: Values | None,
     title: str,
     limits: tuple[float | None, float | None] = (None, None),
 ) -> GroundMap:
-    """Gain from one base station to every place on the ground; ``limits`` are the colours'."""
+    """Gain to every place on the ground, from one base station if there is one.
+
+    ``limits`` are the colours'.
+    """
     return GroundMap(title, grid, values, "gain (dB)", style.GAIN, limits, station=bs_xyz)
+
+
+def deviation(grid: Grid, values: Values, bs_xyz: Values, title: str) -> GroundMap:
+    """How far readings lie from the gain of one base station."""
+    scale = "standard deviation (dB)"
+    return GroundMap(title, grid, values, scale, style.UNCERTAINTY, station=bs_xyz)
+
+
+def counts(grid: Grid, values: Values, bs_xyz: Values, title: str) -> GroundMap:
+    """Noisy counts at every point; white where there is none."""
+    most = float(np.abs(values).max()) or 1.0
+    limits = -most, most
+    return GroundMap(title, grid, values, "contributions", style.ERROR, limits, station=bs_xyz)
+
+
+def servers(grid: Grid, numbers: Values, places: Values, ids: Sequence[str], title: str) -> Figure:
+    """Which base station is heard best, by its number in ``places`` and ``ids``."""
+    heard, cells, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
+    colours = style.categories(len(heard))
+    named = np.argsort(-sizes, kind="stable")[:_MOST_NAMES]
+    width, height = _sheet_of_one(grid)
+    figure = sheet(width, height + 0.1 * len(named) + 0.2)
+    axes = figure.subplots()
+    limits = (-0.5, len(heard) - 0.5)
+    style.over_ground(axes, grid, cells.reshape(grid.shape).astype(float), colours, limits)
+    label(axes, title, EAST, NORTH)
+    axes.plot(*places[:, :2].T, "^", ms=5, mfc="white", mec="black", ls="")
+    west, east, south, north = grid.extent
+    axes.set(xlim=(west, east), ylim=(south, north))
+    for number in named.tolist():
+        name = style.plain(ids[int(heard[number])][:_LONGEST_NAME])
+        axes.plot([], [], "s", color=colours(number), mec="black", label=name)
+    heading = "base station" + (
+        "" if len(named) == len(heard) else f": the {len(named)} with most ground of {len(heard)}"
+    )
+    looks: dict[str, Any] = {"fontsize": SMALL, "title_fontsize": SMALL, "frameon": False}
+    figure.legend(title=heading, loc="outside lower center", ncols=2, **looks)
+    return figure
 
 
 def gain_error(grid: Grid, values: Values, bs_xyz: Values, title: str) -> GroundMap:
@@ -90,7 +132,8 @@ def _(picture: GroundMap) -> Figure:
 def _(picture: GroundMaps) -> Figure:
     rows, columns = len(picture.rows), len(picture.rows[0])
     size = (4.2 * columns, 3.6 * rows + (0.4 if picture.title else 0))
-    figure = sheet(*(size if rows * columns > 1 else (5.2, 4.4)), picture.title)
+    alone = rows * columns == 1
+    figure = sheet(*(_sheet_of_one(picture.rows[0][0].grid) if alone else size), picture.title)
     places = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for axes, panel in zip(places.flat, (one for row in picture.rows for one in row), strict=True):
         shown = style.over_ground(axes, panel.grid, panel.values, panel.colours, panel.limits)
@@ -108,6 +151,12 @@ def _(picture: GroundMaps) -> Figure:
     if first.get_legend_handles_labels()[0]:
         first.legend(fontsize=SMALL, loc="upper left")
     return figure
+
+
+def _sheet_of_one(grid: Grid) -> tuple[float, float]:
+    """Width and height, in inches, for one map and its colour bar."""
+    rows, columns = grid.shape
+    return 5.2, 0.8 + 3.6 * min(1.0, max(0.4, rows / columns))
 
 
 def _mark_attacker(axes: Axes, place: Values, ms: int) -> None:

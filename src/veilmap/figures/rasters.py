@@ -3,24 +3,20 @@
 from pathlib import Path
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap, Normalize
+from matplotlib.colors import BoundaryNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
 
-from veilmap.figures.style import COLOURS, GAIN, HEIGHTS, SIZE, SMALL
+from veilmap.figures.style import GAIN, HEIGHTS, SIZE, SMALL, UNCERTAINTY, categories
 from veilmap.layers import Layer
 
-_COLOURS = {"heights": HEIGHTS, "los": "gray", "coverage": "magma", "uncertainty": "inferno"}
+_COLOURS = {"heights": HEIGHTS, "los": "gray", "coverage": "magma", "uncertainty": UNCERTAINTY}
 
 # A few cells beside a base station must not take all the colours.
 _MIDDLE_PERCENT = (1.0, 99.0)
 
 _MOST_NAMED = 10
-
-# Steps of the golden ratio keep colours of neighbouring numbers apart.
-_GOLDEN = 0.618034
 
 
 def save_layer_image(layer: Layer, path: Path) -> None:
@@ -55,7 +51,8 @@ def save_layer_legend(layer: Layer, path: Path) -> None:
 def _scale(layer: Layer) -> ScalarMappable:
     if layer.categories:
         numbers = _numbers(layer)
-        return ScalarMappable(BoundaryNorm(_bounds(numbers), len(numbers)), _listed(len(numbers)))
+        norm = BoundaryNorm(_bounds(numbers), len(numbers))
+        return ScalarMappable(norm, categories(len(numbers)))
     return ScalarMappable(Normalize(*_limits(layer)), _COLOURS.get(layer.name, GAIN))
 
 
@@ -86,9 +83,3 @@ def _bounds(numbers: np.ndarray) -> np.ndarray:
     """Halfway between neighbouring numbers."""
     middles = 0.5 * (numbers[1:] + numbers[:-1])
     return np.concatenate([[numbers[0] - 0.5], middles, [numbers[-1] + 0.5]])
-
-
-def _listed(count: int) -> Colormap:
-    if count <= len(COLOURS):
-        return ListedColormap(COLOURS[:count])
-    return ListedColormap(colormaps["turbo"](np.arange(count) * _GOLDEN % 1.0))

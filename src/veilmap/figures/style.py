@@ -7,8 +7,10 @@ from typing import Any
 
 import matplotlib.figure
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
@@ -22,6 +24,7 @@ SMALL = 8
 HEIGHTS = "cividis"
 GAIN = "viridis"
 ERROR = "PuOr_r"
+UNCERTAINTY = "inferno"
 EAST, NORTH = "x, east (m)", "y, north (m)"
 ATTACKER = "#d55e00"
 USER = "#0072b2"
@@ -31,6 +34,10 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#d
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 _DPI = 150
+_LONG_COORDINATES = 1e5  # metres; as numbers they are too wide to stand side by side
+
+# Steps of the golden ratio keep colours of neighbouring numbers apart.
+_GOLDEN = 0.618034
 
 
 @singledispatch
@@ -71,6 +78,13 @@ def sheet(width: float, height: float, title: str = "") -> Figure:
     return figure
 
 
+def categories(count: int) -> Colormap:
+    """Colours of so many things without an order."""
+    if count <= len(COLOURS):
+        return ListedColormap(COLOURS[:count])
+    return ListedColormap(colormaps["turbo"](np.arange(count) * _GOLDEN % 1.0))
+
+
 def note(axes: Axes, text: str, at: Any, offset: tuple[int, int], **looks: Any) -> None:
     """A small text beside a point, at an offset in points."""
     looks = {"fontsize": SMALL} | looks
@@ -89,12 +103,15 @@ def over_ground(
     axes: Axes,
     grid: Grid,
     values: NDArray[np.floating],
-    colours: str,
+    colours: str | Colormap,
     limits: tuple[float | None, float | None] = (None, None),
 ) -> AxesImage:
     """An image over the ground, north up."""
     low, high = limits
     looks: dict[str, Any] = {"cmap": colours, "vmin": low, "vmax": high, "interpolation": "nearest"}
+    axes.ticklabel_format(useOffset=False, style="plain")
+    if max(map(abs, grid.extent)) >= _LONG_COORDINATES:
+        axes.tick_params(axis="x", labelrotation=30)
     return axes.imshow(values, origin="lower", extent=grid.extent, **looks)
 
 

@@ -104,7 +104,15 @@ def deviation(
         return radio_map.predict(places, bs, station=station, return_std=True)[1]
 
     about = "standard deviation of a reading around the gain"
-    return Layer.of("uncertainty", exact, "dB", about, grid or radio_map.grid, altitude, known)
+    cells = grid or radio_map.grid
+    made = Layer.of("uncertainty", exact, "dB", about, cells, altitude, known)
+    if np.isnan(made.values).all():
+        place = ", ".join(f"{value:g}" for value in bs)
+        raise ConfigurationError(
+            f"the map does not know how readings of a base station at ({place}) deviate: it is"
+            " none of its own"
+        )
+    return made
 
 
 def bootstrap(

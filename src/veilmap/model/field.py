@@ -15,6 +15,8 @@ from veilmap._util.ids import Id, in_order, places
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
 
+NO_DEVIATIONS = "this map has no standard deviations: those of surveys and of pooled fields have"
+
 _SAME_PLACE = 1e-3  # metres within which two base stations are one
 
 
@@ -113,7 +115,7 @@ class Field:
     def deviation_at(self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None) -> Floats:
         """Standard deviation of a reading on each link, (J,), in dB; NaN of unknown stations."""
         if self.deviations is None:
-            raise ConfigurationError("this map has no standard deviations: it is no survey's")
+            raise ConfigurationError(NO_DEVIATIONS)
         if bs is None and self.ids:
             return self.by_place.deviation_at(user_xyz, bs_xyz, None)
         numbers, shares = self.shares(user_xyz, bs_xyz, bs)

@@ -23,7 +23,7 @@ from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid, paired
 from veilmap.model import netcdf
 from veilmap.model import offsets as no_offsets
-from veilmap.model.field import Field
+from veilmap.model.field import NO_DEVIATIONS, Field
 from veilmap.model.offsets import Offsets
 from veilmap.model.propagation import Propagation
 
@@ -246,7 +246,7 @@ class RadioMap:
         its offset, pattern and field, as calibrated devices would read it. Without an id antennas
         are isotropic and all send alike. ``smooth=False`` takes the clear or the blocked law,
         whatever lies between. ``return_std`` adds the standard deviation of a reading, (J,), which
-        maps of surveys have.
+        maps of surveys and of pooled fields have.
         """
         user, mast = paired(user_xyz, bs_xyz)
         bs = None if station is None else np.full(len(user), station)
@@ -254,9 +254,9 @@ class RadioMap:
         return (gain, self.deviation(user, mast, bs)) if return_std else gain
 
     def deviation(self, user_xyz: ArrayLike, bs_xyz: ArrayLike, bs: Array | None = None) -> Floats:
-        """Standard deviation of a reading on each link, (J,), in dB: maps of surveys know it."""
+        """Standard deviation of a reading on each link, (J,), in dB, where it is known."""
         if self.field is None:
-            raise ConfigurationError("this map has no standard deviations: it is no survey's")
+            raise ConfigurationError(NO_DEVIATIONS)
         return self.field.deviation_at(user_xyz, bs_xyz, bs)
 
     def _gain(
@@ -315,6 +315,13 @@ class RadioMap:
         such as the law of blocked links where all are clear, stays as it is.
         """
         links = self.without_patterns(data.links)
+        columns = self.by_theta(links)
+        start = np.append(self.propagation.as_array(), np.zeros(len(self.offsets)))
+        change = np.linalg.lstsq(columns, links.gain_db - columns @ start, rcond=_HARDLY_TOLD)[0]
+        return self.moved_to(self.heights, self._centred(start + change, columns))
+
+    def by_theta(self, links: Links) -> Floats:
+        """∂γ/∂θ of each link, (J, P): the gain less antenna patterns is this times θ."""
         depths = self.obstruction(links.user_xyz, links.bs_xyz)
         log_d = log_distance(links.user_xyz, links.bs_xyz)
         shares = self.propagation.shares(depths)
@@ -322,11 +329,7 @@ class RadioMap:
         applies = np.zeros((len(log_d), len(self.offsets) + 1))  # the last one is nobody's
         for numbers in self.offset_numbers(links):
             applies[np.arange(len(log_d)), numbers] = 1.0
-        columns = np.hstack([design, applies[:, :-1]])
-        start = np.append(self.propagation.as_array(), np.zeros(len(self.offsets)))
-        left_over = links.gain_db - columns @ start
-        change = np.linalg.lstsq(columns, left_over, rcond=_HARDLY_TOLD)[0]
-        return self.moved_to(self.heights, self._centred(start + change, columns))
+        return np.hstack([design, applies[:, :-1]])
 
     def _centred(self, theta: Floats, columns: Floats) -> Floats:
         """The same gains with offsets of mean 0: what they have in common is the laws'."""

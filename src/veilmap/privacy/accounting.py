@@ -23,6 +23,8 @@ LEAST_DEVIATION = 4 * _ROUNDING
 
 _NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
 
+_SEEDED = "no promise: the noise is computable from the seed (study)"
+
 
 def guarantee_of(mechanism: Mechanism) -> PrivateSums:
     """The mechanism's guarantee; one without is refused."""
@@ -55,10 +57,28 @@ def promise(mechanism: Mechanism, spent: float, seed: int | None) -> Promise:
     if isinstance(guarantee, NoGuarantee):
         return Promise(math.nan, f"no (ε, δ) guarantee: {guarantee.reason}")
     if seed is not None:
-        return Promise(math.nan, "no promise: the noise is computable from the seed (study)")
+        return Promise(math.nan, _SEEDED)
     assert isinstance(mechanism, AggregateGaussian)
     words = f"(ε, δ) = ({spent:.2f}, {mechanism.delta:g}) for {guarantee.adjacency}"
     return Promise(spent, f"{words}, under the conditions of docs/privacy.md")
+
+
+def promise_of_sum(
+    spent: float, delta: float, participants: int, *, seeded: bool, earlier: int = 0
+) -> Promise:
+    """What a survey promises: the same for its one sum.
+
+    ``spent`` is ε of who was in it and in so many ``earlier`` surveys.
+    """
+    if seeded:
+        return Promise(math.nan, _SEEDED)
+    words = (
+        f"(ε, δ) = ({spent:.3g}, {delta:g}) for everything that one of {participants:,}"
+        " participants measured"
+    )
+    if earlier:
+        words += f", here and in {earlier} earlier survey{'s' if earlier > 1 else ''} together"
+    return Promise(spent, f"{words}, under the conditions of docs/survey.md")
 
 
 def event_of(mechanism: Mechanism, rounds: int) -> Any:
@@ -119,14 +139,35 @@ def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> floa
     return math.hypot(sensitivity * multiplier, _ROUNDING)
 
 
-def gaussian_epsilon(deviation: float, delta: float, sensitivity: float, sums: int = 1) -> float:
-    """ε of a participant in ``sums`` sums with such noise, exactly composed."""
-    import dp_accounting
+def gaussian_distance(deviation: float, sensitivity: float) -> float:
+    """μ: how many deviations apart such a sum is with and without one participant, at most.
 
+    The continuous part of the noise, as `gaussian_deviation` has it, is what the proof counts on;
+    so nobody tells the two apart better than N(0, 1) from N(μ, 1).
+    """
     if deviation <= LEAST_DEVIATION:
         raise PrivacyError(f"noise of deviation {deviation:g} is too coarse for the lattice")
-    plain = math.sqrt(deviation**2 - _ROUNDING**2) / sensitivity
-    return float(dp_accounting.get_epsilon_gaussian(plain / math.sqrt(sums), delta))
+    return sensitivity / math.sqrt(deviation**2 - _ROUNDING**2)
+
+
+def gaussian_epsilon(deviation: float, delta: float, sensitivity: float) -> float:
+    """ε of a participant in one sum with such noise."""
+    return composed_epsilon([(deviation, sensitivity)], delta)
+
+
+def composed_epsilon(sums: Iterable[tuple[float, float]], delta: float) -> float:
+    """ε of a participant in all of several sums, each with a (deviation, sensitivity).
+
+    Gaussian mechanisms compose exactly: as one of distance μ with μ² = Σ μ_i².
+    """
+    return epsilon_of_distance(math.hypot(*(gaussian_distance(*one) for one in sums)), delta)
+
+
+def epsilon_of_distance(distance: float, delta: float) -> float:
+    """ε of normal distributions so many deviations apart (Balle and Wang, ICML 2018)."""
+    import dp_accounting
+
+    return float(dp_accounting.get_epsilon_gaussian(1 / distance, delta)) if distance > 0 else 0.0
 
 
 @dataclass

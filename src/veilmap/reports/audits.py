@@ -12,13 +12,15 @@ from veilmap._util import files
 from veilmap.attacks import PriorOnly
 from veilmap.attacks.base import When
 from veilmap.auditing.audit import Audit
+from veilmap.auditing.surveys import SurveyAudit
 from veilmap.federation.messages import ClientId
 from veilmap.figures import Figure
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.mechanisms import Mechanism
+from veilmap.runs.opened import label_of
 
 COLUMNS = ("attack", "round", "median", "95 % CI", "RMSE", "95 %", "≤10", "≤50", "≤100")
 UNITS = "distances in metres; ≤10: percent of users found within 10 m"
+PROMISE_COLUMNS = ("what", "allowed", "measured", "95 % CI")
 TRADEOFF_COLUMNS = ("run", "map MAE (dB)", "strongest attack", "median (m)")
 
 
@@ -92,17 +94,6 @@ def label(audit: Audit) -> str:
     return label_of(audit.mechanism, audit.server_sees)
 
 
-def label_of(mechanism: Mechanism, server_sees: str) -> str:
-    """A mechanism with its main parameters, and the trust model in a few words."""
-    parts = [mechanism.name]
-    for name, symbol in (("noise_budget", "μ"), ("tradeoff", "ρ"), ("epsilon", "ε")):
-        if (value := getattr(mechanism, name, None)) is not None:
-            parts.append(f"{symbol} = {value:g}")
-    if server_sees == "sums":
-        parts.append("sums only")
-    return ", ".join(parts)
-
-
 def headline(audit: Audit) -> str:
     """The strongest attack, and what was promised."""
     best, prior = audit.strongest, audit.prior
@@ -114,6 +105,62 @@ def headline(audit: Audit) -> str:
         f" {prior.median.value:.0f} m.\nLeast RMSE of all attacks: {audit.closest_rmse:.2f} ×"
         f" guessing. Map MAE: {mae}.\nPromise: {audit.promise}."
     )
+
+
+def survey_headline(audit: SurveyAudit) -> str:
+    """What the adversary of the promise finds in a survey, and what was promised."""
+    told, canaries = audit.membership, audit.canaries
+    informed, crowd, guess = (
+        metres(one.median.value) for one in (audit.strongest, audit.crowd, audit.prior)
+    )
+    return marked(audit.study, "") + (
+        "Somebody who knows exactly what everybody else added tells a participant from somebody"
+        f" who took no part in {100 * told.auc.value:.0f} % of pairs; ε ="
+        f" {audit.design_epsilon:.3g} allows {100 * told.auc_allowed:.0f} %.\nThey place the"
+        f" typical participant within {informed} m; whoever sees only the sum, within {crowd} m;"
+        f" guessing gives {guess} m.\nCanaries show that ε is at least"
+        f" {canaries.epsilon_at_least:.2f}"
+        f" ({100 * canaries.confidence:.0f} % confidence).\nPromise: {audit.promise.words}."
+    )
+
+
+def survey_rows(audit: SurveyAudit) -> list[list[str]]:
+    """The text table of what the promise allows: measure, allowed, measured, 95 % interval."""
+    told, canaries = audit.membership, audit.canaries
+    auc, found = told.auc, told.found_at_5_percent
+    claimed = f"{audit.design_epsilon:.3g}"
+    return [
+        [
+            "ε, from canaries",
+            claimed,
+            f"≥ {canaries.epsilon_at_least:.2f}",
+            f"{canaries.right:,} of {canaries.guesses:,} right",
+        ],
+        ["ε, whatever the noise is", claimed, f"≥ {canaries.epsilon_at_least_of_any:.2f}", ""],
+        [
+            "who took part: AUC",
+            f"{told.auc_allowed:.3f}",
+            f"{auc.value:.3f}",
+            f"{auc.low:.3f}–{auc.high:.3f}",
+        ],
+        [
+            "found at 5 % false alarms",
+            f"{100 * told.found_at_5_percent_allowed:.1f} %",
+            f"{100 * found.value:.1f} %",
+            f"{100 * found.low:.1f}–{100 * found.high:.1f} %",
+        ],
+    ]
+
+
+def located_rows(audit: SurveyAudit) -> list[list[str]]:
+    """The text table of places: an attack's figures in metres and percent."""
+    rows = []
+    for one in audit.location:
+        middle = f"{metres(one.median.low)}–{metres(one.median.high)}"
+        figures_of = [metres(own.value) for own in (one.median, one.rmse, one.within_95)]
+        found = [f"{100 * share.value:.0f}" for share in one.found.values()]
+        rows.append([one.attack, figures_of[0], middle, *figures_of[1:], *found])
+    return rows
 
 
 def errors_figure(audit: Audit, columns: int | None = None) -> Figure:

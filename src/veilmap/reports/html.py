@@ -24,6 +24,7 @@ caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 caption span { display: inline-block; position: sticky; left: 0; max-width: calc(100vw - 2rem); }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
+td.words { white-space: normal; text-align: left; min-width: 14rem; }
 th:first-child, td:first-child { text-align: left; } tbody th { font-weight: inherit;
   position: sticky; left: 0; background: Canvas; }
 code { display: inline-block; max-width: 100%; }
@@ -54,6 +55,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 # Pixels of a picture to those of a page: letters of pictures come out as large as small print.
 _SHRUNK = 0.8
+_MUCH = 30  # letters in a cell
 _LONG = 2.0  # times as wide as high: too small to read on a phone, so that it scrolls instead
 
 
@@ -95,9 +97,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -
     """A table that scrolls by itself where the page is too narrow; rows begin with their name."""
     head = "".join(f'<th scope="col">{text(column)}</th>' for column in columns)
     body = "".join(
-        f'<tr><th scope="row">{text(name)}</th>'
-        + "".join(f"<td>{text(cell)}</td>" for cell in cells)
-        + "</tr>"
+        f'<tr><th scope="row">{text(name)}</th>' + "".join(map(_cell, cells)) + "</tr>"
         for name, *cells in rows
     )
     # A part that scrolls must be reachable by keyboard, and have a name.
@@ -106,6 +106,12 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -
         f"<table><caption><span>{text(caption)}</span></caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _cell(words: str) -> Html:
+    """A cell of a table; one that says much takes several lines."""
+    kind = ' class="words"' if len(words) > _MUCH else ""
+    return Html(f"<td{kind}>{text(words)}</td>")
 
 
 def picture(png: bytes, caption: str, seen: str = "") -> Html:

@@ -1,4 +1,4 @@
-"""Runs on a page of their own: what each is, its map, its training, and what attackers find."""
+"""Runs and surveys on a page of their own: what each is, its map, and what attackers find."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,9 +15,10 @@ from veilmap.errors import ConfigurationError
 from veilmap.federation import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.figures.content import Curves, Kind, Line, Panel, Values
-from veilmap.reports import audits, exposures, html, maps, words
+from veilmap.reports import audits, exposures, html, maps, surveys, words
 from veilmap.reports.html import Html
 from veilmap.runs.opened import OpenRun
+from veilmap.runs.survey import OpenSurvey
 
 _COLUMNS = 2  # of panels: more are too small on paper and on phones
 
@@ -33,19 +34,20 @@ _TOO_LARGE = (
 
 
 def write_page(
-    runs: Mapping[str, OpenRun],
+    results: Mapping[str, OpenRun | OpenSurvey],
     path: Path,
     *,
     user: str | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> None:
-    """Write one HTML file about finished runs, by name; with several, first how they compare.
+    """Write one HTML file about finished runs and surveys, by name.
 
-    ``user`` is whom to show, by id, by default a typical user of each run; ``on_step`` is called
-    with what is being done.
+    With several, first how the runs compare. ``user`` is whom to show, by id, by default a typical
+    user of each run; ``on_step`` is called with what is being done.
     """
-    for run in runs.values():
-        run.finished_map()  # an error before the work, not after some of it
+    for result in results.values():
+        result.finished_map()  # an error before the work, not after some of it
+    runs = {name: run for name, run in results.items() if isinstance(run, OpenRun)}
     chosen = _users(runs, user)
     say = on_step or (lambda step: None)
     found: dict[str, Audit] = {}
@@ -56,20 +58,37 @@ def write_page(
             found[name] = audit.audit(run.run, run.data, test=run.test)
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     body = [html.paragraph(f"Written by veilmap {__version__}, {when}.")]
+    if len(results) > 1:
+        body.append(html.contents((_anchor(i), name) for i, name in enumerate(results)))
     if len(runs) > 1:
-        body.append(html.contents((_anchor(i), name) for i, name in enumerate(runs)))
         body += _tradeoff(runs, found)
-    for number, (name, run) in enumerate(runs.items()):
+    for number, (name, result) in enumerate(results.items()):
         say(f"drawing {name}")
         level = 2
-        if len(runs) > 1:  # else the page's title says it
-            words = audits.marked(run.study, f"Run {name}")
+        if len(results) > 1:  # else the page's title says it
+            words = audits.marked(result.study, _called(name, result))
             body.append(html.heading(words, level, _anchor(number)))
             level += 1
-        body += _about(run, found.get(name), chosen.get(name), level)
-    title = f"Run {next(iter(runs))}" if len(runs) == 1 else f"{len(runs)} runs compared"
-    title = audits.marked(next((run.study for run in runs.values() if run.study), ""), title)
-    files.write_text(html.page(title, body), path)
+        if isinstance(result, OpenRun):
+            body += _about(result, found.get(name), chosen.get(name), level)
+        else:
+            body += surveys.sections(result, level)
+    studies = (result.study for result in results.values() if result.study)
+    files.write_text(html.page(audits.marked(next(studies, ""), _title(results)), body), path)
+
+
+def _called(name: str, result: OpenRun | OpenSurvey) -> str:
+    return f"{result.kind.capitalize()} {name}"
+
+
+def _title(results: Mapping[str, OpenRun | OpenSurvey]) -> str:
+    if len(results) == 1:
+        ((name, result),) = results.items()
+        return _called(name, result)
+    kinds = [result.kind for result in results.values()]
+    counts = {kind: kinds.count(kind) for kind in kinds}
+    named = [f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items()]
+    return f"{' and '.join(named)} compared"
 
 
 def _users(runs: Mapping[str, OpenRun], user: str | None) -> dict[str, ClientId]:

@@ -4,7 +4,6 @@ import math
 
 from veilmap._util.plain import to_plain
 from veilmap.federation.config import Fingerprint
-from veilmap.privacy import accounting
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 from veilmap.runs.opened import OpenRun
 
@@ -59,7 +58,7 @@ def mechanism(used: Mechanism) -> str:
 def promise(run: OpenRun) -> str:
     """The guarantee and what it rests on, or why there is none."""
     used = run.config.mechanism
-    made = accounting.promise(used, run.spent(), run.config.seed)
+    made = run.promise
     if math.isnan(made.epsilon):
         return f"{made.words}."
     assert isinstance(used, AggregateGaussian)

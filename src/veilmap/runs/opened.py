@@ -1,12 +1,10 @@
 """One opened run, for the command line, reports and the page alike."""
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,43 +19,37 @@ from veilmap.federation.history import HistoryRow, last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.federation.run import transcript_of
 from veilmap.federation.run_folder import RunFolder
-from veilmap.federation.study import STUDY, StudyFolder
+from veilmap.federation.study import StudyFolder, unpublished
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import Ledger
-from veilmap.privacy.mechanisms import AggregateGaussian
+from veilmap.privacy.accounting import Ledger, Promise, promise
+from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 from veilmap.runs import command
+from veilmap.runs.result import OpenResult
 from veilmap.runs.source import Source
 from veilmap.scenes.scene import Scene
 
 _CACHED_ROUNDS = 4
 _MOST_LINKS = 5_000_000
 
-_WITHHELD = (
-    "of a run with a guarantee only what was published is shown; a study (`--study`) shows the"
-    " rest, which is not for publication"
-)
 
+class OpenRun(OpenResult):
+    """A run's folder as data.
 
-class OpenRun:
-    """A run's folder as data, read once and again when its files change.
-
-    Any thread may ask, also while the run is being trained. ``data`` and ``test`` are measurements
-    of the run's users and of test users, by default where the run says they are; those that are
-    named must be the run's own, others may be missing. A ``study`` includes what the guarantee of
-    a run does not cover, such as its measurements; without a guarantee everything is included.
+    ``data`` and ``test`` are measurements of the run's users and of test users, by default where
+    the run says they are; those that are named must be the run's own, others may be missing. With
+    a guarantee they belong to its ``study``.
     """
+
+    kind = "run"
 
     def __init__(
         self, path: Path, *, data: Path | None = None, test: Path | None = None, study: bool = False
     ) -> None:
-        self.path = path
+        super().__init__(path, study=study)
         self.folder = RunFolder(path)
         self._data, self._test = data, test
-        self._wants_study = study
-        self._lock = threading.RLock()
-        self._cache: dict[str, tuple[object, Any]] = {}
         if self._is_named and self.withheld:
             raise ConfigurationError(
                 f"{path} has a guarantee, which does not cover its users' measurements or the"
@@ -81,19 +73,29 @@ class OpenRun:
         return self.config.promised
 
     @property
-    def withheld(self) -> str:
-        """Why the measurements and the study of a run are not shown; empty where they may be."""
-        return _WITHHELD if self.promised and not self._wants_study else ""
+    def promise(self) -> Promise:
+        """What is promised to the users, or why nothing is."""
+        return promise(self.config.mechanism, self.spent(), self.config.seed)
 
     @property
-    def study(self) -> str:
-        """The words that mark what is shown of a run beyond what was published; else empty."""
-        return STUDY if self.promised and self._wants_study else ""
+    def label(self) -> str:
+        """Its mechanism in a few words."""
+        return label_of(self.config.mechanism, self.config.server_sees)
 
     @property
-    def finished(self) -> bool:
-        """Whether the last round was played."""
-        return (self.path / "radio_map.nc").is_file()
+    def users(self) -> int | None:
+        """How many take part; None where they do from nodes of their own."""
+        return self.config.users
+
+    @property
+    def rounds(self) -> int:
+        """Rounds asked for."""
+        return self.config.rounds
+
+    @property
+    def unpublished(self) -> Path:
+        """The run's study, if it has one, else its own folder."""
+        return unpublished(self.path)
 
     @property
     def version(self) -> tuple[str, int]:
@@ -142,13 +144,9 @@ class OpenRun:
 
         return self._cached("radio_map", self.version, read)
 
-    def finished_map(self) -> RadioMap:
-        """The learned map; an error where the run is not finished."""
-        if self.config and not self.finished:
-            raise RunFolderError(
-                f"the run in {self.path} is not finished: go on with it (resume) first"
-            )
-        return self.radio_map()
+    @property
+    def _unfinished(self) -> str:
+        return f"the run in {self.path} is not finished: go on with it (resume) first"
 
     @cached_property
     def stations(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
@@ -302,12 +300,16 @@ class OpenRun:
         """Whether somebody named measurements."""
         return self._data is not None or self._test is not None
 
-    def _cached(self, name: str, version: object, make: Callable[[], Any]) -> Any:
-        """What was made under a name, made anew when its version has changed."""
-        with self._lock:
-            if name not in self._cache or self._cache[name][0] != version:
-                self._cache[name] = version, make()
-            return self._cache[name][1]
+
+def label_of(mechanism: Mechanism, server_sees: str) -> str:
+    """A mechanism with its main parameters, and the trust model in a few words."""
+    parts = [mechanism.name]
+    for name, symbol in (("noise_budget", "μ"), ("tradeoff", "ρ"), ("epsilon", "ε")):
+        if (value := getattr(mechanism, name, None)) is not None:
+            parts.append(f"{symbol} = {value:g}")
+    if server_sees == "sums":
+        parts.append("sums only")
+    return ", ".join(parts)
 
 
 class _SeenRounds(Mapping[int, SeenRound | SeenSum]):

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilmap._util.arrays import Array, Floats, Ints
+from veilmap.privacy.accounting import Promise, gaussian_epsilon, promise_of_sum
 from veilmap.privacy.mechanisms.lattice import discrete_gaussian
 from veilmap.privacy.noise import draw
 from veilmap.surveys.contribution import entries
@@ -21,6 +22,14 @@ class OpenedSum:
     total: Ints
     participants: int
     deviation: float  # of the noise, in steps of the lattice
+    seeded: bool = False  # whoever has the seed can compute the noise
+
+    @cached_property
+    def promise(self) -> Promise:
+        """What the noise promises every participant, or why it promises nothing."""
+        delta, clip = self.survey.delta, self.survey.clip
+        spent = gaussian_epsilon(self.deviation, delta, clip)
+        return promise_of_sum(spent, delta, self.participants, seeded=self.seeded)
 
     @property
     def angles(self) -> NDArray[np.complex128]:
@@ -55,4 +64,4 @@ def opened(survey: Survey, total: Ints, participants: int, seed: int | None) -> 
     """The sum with noise; without a ``seed`` from the operating system's generator."""
     noisy = total.copy()
     discrete_gaussian(survey.deviation).add_to(noisy, draw(seed, survey.id, 0))
-    return OpenedSum(survey, noisy, participants, survey.deviation)
+    return OpenedSum(survey, noisy, participants, survey.deviation, seed is not None)

@@ -1,7 +1,9 @@
 """A survey on disk: its design, the account of its opening, the opened sum and the map."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,25 +11,52 @@ from typing import Any
 import numpy as np
 
 from veilmap._util import checks, files
+from veilmap._util.version import __version__
 from veilmap.errors import PrivacyError, RunFolderError
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import gaussian_epsilon
+from veilmap.privacy.accounting import Promise, composed_epsilon, promise_of_sum
 from veilmap.surveys.aggregate import OpenedSum
 from veilmap.surveys.design import Survey
+
+_FARTHEST = 1e8  # metres; coordinates on Earth are smaller
+_LARGEST_EPSILON = 1e9  # beyond it noise cannot be computed
 
 
 @dataclass(frozen=True)
 class SurveyFolder:
     """Reads and writes the folder of one survey.
 
-    ``survey.json`` is the design, ``ledger.json`` says that its sum was opened and is written
-    before that happens, ``sum.npz`` is the opened sum, and ``radio_map.nc`` the map.
+    ``survey.json`` is the design, ``ledger.json`` says that its sum was opened, by which version
+    and when, and is written before that happens; ``sum.npz`` is the opened sum, ``radio_map.nc``
+    the map. Design, number of participants and, in a study, the seed are all that decides a sum
+    beside the measurements, which no file here tells anything of.
     """
 
     path: Path
 
-    def begin(self, survey: Survey, participants: int, seed: int | None) -> None:
-        """Write down that the sum is about to be opened; a second opening is refused."""
+    @property
+    def exists(self) -> bool:
+        """Whether a survey was opened here; a design alone is none."""
+        return (self.path / "survey.json").is_file() and self._ledger.is_file()
+
+    def begin(
+        self,
+        survey: Survey,
+        participants: int,
+        seed: int | None,
+        *,
+        after: Sequence["SurveyFolder"] = (),
+    ) -> None:
+        """Write down that the sum is about to be opened; a second opening is refused.
+
+        The surveys that the same people took part in before are ``after``: ε is of all together.
+        """
+        before = tuple(sum_ for folder in after for sum_ in folder.sums)
+        if seed is None and any(folder.account["seeded"] for folder in after):
+            raise PrivacyError(
+                "an earlier survey was a study with a seed: nothing can be promised to the people"
+                " who were in it"
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         with files.locked(self.path / ".lock"):
             if self._ledger.exists():
@@ -36,13 +65,17 @@ class SurveyFolder:
                     " cost its participants' ε twice. Name another folder for another survey"
                 )
             survey.save(self.path / "survey.json")
-            spent = gaussian_epsilon(survey.deviation, survey.delta, survey.clip)
+            spent = composed_epsilon([*before, (survey.deviation, survey.clip)], survey.delta)
             account = {
                 "survey": survey.digest,
                 "participants": participants,
                 "epsilon": None if seed is not None else spent,
                 "delta": survey.delta,
+                "earlier": before,
                 "seeded": seed is not None,
+                "seed": seed,
+                "veilmap": __version__,
+                "opened": datetime.now(UTC).isoformat(timespec="seconds"),
             }
             files.write_json(account, self._ledger)
 
@@ -67,8 +100,13 @@ class SurveyFolder:
 
     @cached_property
     def survey(self) -> Survey:
-        """The design."""
-        return Survey.load(self.path / "survey.json")
+        """The design, which may be anybody's."""
+        survey = Survey.load(self.path / "survey.json")
+        if np.abs(survey.positions).max() > _FARTHEST:
+            raise RunFolderError(f"{self.path / 'survey.json'} has base stations off the Earth")
+        if survey.epsilon > _LARGEST_EPSILON:
+            raise RunFolderError(f"{self.path / 'survey.json'} promises nothing with so large an ε")
+        return survey
 
     @cached_property
     def account(self) -> dict[str, Any]:
@@ -81,7 +119,10 @@ class SurveyFolder:
                 "participants": checks.whole("participants", account["participants"], least=1),
                 "epsilon": None if seeded else checks.number("epsilon", account["epsilon"]),
                 "delta": checks.number("delta", account["delta"]),
+                "earlier": [_sum_of(*one) for one in account.get("earlier", ())],
                 "seeded": seeded,
+                "veilmap": str(account.get("veilmap", "")),
+                "opened": str(account.get("opened", "")),
             }
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunFolderError(f"{self._ledger} is no survey's account: {error}") from None
@@ -89,14 +130,42 @@ class SurveyFolder:
             raise RunFolderError(f"{self._ledger} belongs to another design than survey.json")
         return known
 
+    @property
+    def promise(self) -> Promise:
+        """What is promised to every participant, or why nothing is."""
+        account = self.account
+        return promise_of_sum(
+            account["epsilon"],
+            account["delta"],
+            account["participants"],
+            seeded=account["seeded"],
+            earlier=len(account["earlier"]),
+        )
+
+    @property
+    def sums(self) -> list[tuple[float, float]]:
+        """(deviation of the noise, clip) of every sum that its participants are in so far."""
+        return [*self.account["earlier"], (self.survey.deviation, float(self.survey.clip))]
+
     def opened(self) -> OpenedSum:
         """The opened sum."""
         survey = self.survey
         try:
             with self._sum.open("rb") as file, np.load(file, allow_pickle=False) as content:
-                total = np.asarray(content["total"], dtype=np.int64)
+                total = np.asarray(content["total"])
         except (*files.BROKEN_ARCHIVE, TypeError) as error:
             raise RunFolderError(f"{self._sum} is no opened sum: {error}") from None
-        if total.shape != (survey.numbers,):
-            raise RunFolderError(f"{self._sum} has {total.size} numbers, not {survey.numbers}")
-        return OpenedSum(survey, total, self.account["participants"], survey.deviation)
+        if total.shape != (survey.numbers,) or total.dtype.kind != "i":
+            raise RunFolderError(
+                f"{self._sum} holds {total.size} values of type {total.dtype}, not"
+                f" {survey.numbers} whole numbers"
+            )
+        total = total.astype(np.int64)
+        account = self.account
+        return OpenedSum(
+            survey, total, account["participants"], survey.deviation, account["seeded"]
+        )
+
+
+def _sum_of(deviation: Any, clip: Any) -> tuple[float, float]:
+    return checks.number("deviation", deviation, above=0), checks.number("clip", clip, above=0)

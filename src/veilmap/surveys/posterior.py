@@ -7,17 +7,21 @@ f for the Gaussian field of `field_prior`. A few repetitions settle it (Gauss–
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from veilmap._util.arrays import Floats
 from veilmap.geometry.grid import Grid
 from veilmap.model.field import Field
-from veilmap.model.field_prior import Estimate, Hyperparameters, Laws, Observations, Solver
+from veilmap.model.field_prior import Estimate, Hyperparameters, Laws, Observations, Solver, lines
 from veilmap.model.propagation import Propagation
 from veilmap.model.radio_map import RadioMap, log_distance
 from veilmap.surveys.aggregate import OpenedSum
 from veilmap.surveys.design import LEVEL_RANGES, RECEIVER_HEIGHT, Survey
+
+Buildings = tuple[Grid, Floats]
+"""Public heights in metres, 0 for open ground, on a grid of their own."""
 
 _ROUNDS = 4
 _SLOPES = np.linspace(-30.0, 30.0, 31)  # dB per decade beside the nominal slope
@@ -27,17 +31,25 @@ _NOMINAL_DB = 30.0  # how far levels may lie from the nominal ones
 _TAIL = 3  # degrees of freedom of the former
 _CELLS_PER_POINT = 4  # along a side of the map that is drawn
 _BELOW_GROUND = -10.0  # metres: obstacles that block nothing
+_LOWEST_BUILDING = 2.0  # metres; public heights below are open ground
+_SIGHTS = 4  # lines of sight to the ground around a point, along a side
+_SIGHT_DB = (15.0, 10.0)  # what a clear one is worth, and how far that may be off
 _NOBODY = 1e-6  # participants where there are none
 _NUGGETS = (1.0, 100.0)  # dB²; readings of one place differ by 1 to 10 dB
 _TYPICAL_NUGGET = (25.0, 10.0)  # dB²: before anything is seen, and how far that may be off
 
 
-def estimated(opened: OpenedSum) -> tuple[Estimate, Floats]:
-    """The posterior of the residuals f: sum → angles → observations → field, a few times."""
+def estimated(opened: OpenedSum, clear: Floats | None = None) -> tuple[Estimate, Floats]:
+    """The posterior of the residuals f: sum → angles → observations → field, a few times.
+
+    ``clear`` is the share of clear lines of sight from every station to the ground around every
+    point, (S, P), where public buildings tell it. With the estimate come the nuggets, (S,).
+    """
     survey = opened.survey
     omega = 2 * math.pi / survey.range_db
-    x = _log_distances(survey)
-    f, laws = _first_guess(opened, x)
+    f, laws = _first_guess(opened, _log_distances(survey))
+    if clear is not None:
+        f, laws = _with_sight(f, laws, clear - clear.mean(axis=1, keepdims=True))
     own = Hyperparameters()
     fitted_noise = np.zeros_like(f)
     for _ in range(_ROUNDS):
@@ -49,24 +61,33 @@ def estimated(opened: OpenedSum) -> tuple[Estimate, Floats]:
         weight = min(1.0, opened.participants / max(count.sum(), 1.0))  # of one's entry
         variance = (opened.noise / slope) ** 2 + nuggets[:, None] * weight / count
         seen = Observations(f + turned.imag / slope, 1.0 / variance)
-        solver = Solver.of(survey.grid.shape, seen, laws)
+        solver = Solver.of(survey.grid, survey.positions, seen, laws)
         own = solver.fitted(own)
         found = solver.estimate(own)
         f = found.mean
         # An estimate that follows its own noise turns some of it into the real part.
-        leverage = seen.precision * found.deviation**2
+        leverage = seen.weights * found.deviation**2
         fitted_noise = leverage * opened.noise**2 / (kept * count)
     return found, nuggets
 
 
-def radio_map_of(opened: OpenedSum) -> RadioMap:
-    """The map that an opened sum tells, with the standard deviation of readings around it."""
+def radio_map_of(opened: OpenedSum, buildings: Buildings | None = None) -> RadioMap:
+    """The map that an opened sum tells, with the standard deviation of readings around it.
+
+    With public ``buildings`` links have two laws, by line of sight, and a field on top; without
+    them one law and the field.
+    """
     survey = opened.survey
     stations, points = survey.shape
-    found, nuggets = estimated(opened)
+    terrain = _open_ground(survey) if buildings is None else _standing(*buildings)
+    clear = None if buildings is None else _clear_shares(survey, terrain)
+    found, nuggets = estimated(opened, clear)
     number = np.repeat(np.arange(stations), points)
     places = np.tile(survey.grid.centres, (stations, 1))
     gain = found.mean.ravel() + survey.nominal(number, places) - survey.pattern(number, places)
+    jump = 0.0 if clear is None else float(found.laws[:, 2].mean())
+    if clear is not None:
+        gain -= jump * clear.ravel()
     # One law for the whole map; what a station's own differs by is in its field.
     slope = float(np.mean([own.slope_db for own in survey.stations]) + found.laws[:, 1].mean())
     ground = np.column_stack([places, np.full(len(places), RECEIVER_HEIGHT)])
@@ -80,15 +101,46 @@ def radio_map_of(opened: OpenedSum) -> RadioMap:
         tuple(own.id for own in survey.stations),
         np.sqrt(found.deviation**2 + nuggets[:, None]).reshape(shape),
     )
+    laws = Propagation(intercept + jump, slope, intercept, slope)
+    return replace(terrain, propagation=laws, field=field, antennas=survey.antennas)
+
+
+def map_grid(survey: Survey) -> Grid:
+    """The cells of a survey's map: some for every point."""
     west, east, south, north = survey.grid.extent
-    finer = Grid.covering(
-        [(west, south), (east, north)],
-        survey.grid.cell_size / _CELLS_PER_POINT,
-        crs=survey.grid.crs,
+    corners, size = [(west, south), (east, north)], survey.grid.cell_size / _CELLS_PER_POINT
+    return Grid.covering(corners, size, crs=survey.grid.crs)
+
+
+def _open_ground(survey: Survey) -> RadioMap:
+    grid = map_grid(survey)
+    return RadioMap(grid, np.full(grid.cells, _BELOW_GROUND))
+
+
+def _standing(grid: Grid, heights: Floats) -> RadioMap:
+    heights = heights.reshape(grid.shape)
+    return RadioMap(grid, np.where(heights < _LOWEST_BUILDING, _BELOW_GROUND, heights))
+
+
+def _clear_shares(survey: Survey, terrain: RadioMap) -> Floats:
+    """Mean S of the links from every station to the ground around every point, (S, P)."""
+    stations, points = survey.shape
+    steps = ((np.arange(_SIGHTS) + 0.5) / _SIGHTS - 0.5) * survey.grid.cell_size
+    around = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
+    xy = (survey.grid.centres[:, None] + around).reshape(-1, 2)
+    ground = np.column_stack([xy, np.full(len(xy), RECEIVER_HEIGHT)])
+    each = [terrain.los_weight(ground, place) for place in survey.positions]
+    return np.array(each).reshape(stations, points, -1).mean(axis=2)
+
+
+def _with_sight(f: Floats, laws: Laws, clear: Floats) -> tuple[Floats, Laws]:
+    """The first guess with clear lines of sight as a third column of the laws."""
+    count = len(f)
+    return f + _SIGHT_DB[0] * clear, Laws(
+        np.column_stack([laws.means, np.full(count, _SIGHT_DB[0])]),
+        np.column_stack([laws.deviations, np.full(count, _SIGHT_DB[1])]),
+        np.concatenate([laws.columns, clear[..., None]], axis=-1),
     )
-    laws = Propagation(intercept, slope, intercept, slope)
-    clear = np.full(finer.cells, _BELOW_GROUND)
-    return RadioMap(finer, clear, laws, field=field, antennas=survey.antennas)
 
 
 def _log_distances(survey: Survey) -> Floats:
@@ -134,7 +186,7 @@ def _first_guess(opened: OpenedSum, x: Floats) -> tuple[Floats, Laws]:
     laws = Laws(
         np.column_stack([mean, slopes]),
         np.column_stack([deviation, np.full_like(mean, _SLOPE_DB)]),
-        x,
+        lines(x),
     )
     return level[:, None] + slope[:, None] * x, laws
 

@@ -12,7 +12,7 @@ from veilmap.privacy.mechanisms.lattice import discrete_gaussian
 from veilmap.surveys.aggregate import OpenedSum, opened, summed
 from veilmap.surveys.contribution import usable
 from veilmap.surveys.design import Survey
-from veilmap.surveys.posterior import radio_map_of
+from veilmap.surveys.posterior import Buildings, radio_map_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +28,14 @@ def survey(
     design: Survey,
     seed: int | None = None,
     *,
+    buildings: Buildings | None = None,
     before_opening: Callable[[Survey, int, int | None], None] | None = None,
 ) -> SurveyResult:
     """Survey everybody in ``data``, on this machine.
 
     Without a ``seed`` the noise comes from the operating system; with one, for studies, it can be
-    computed by whoever has the seed, and nothing is promised. ``before_opening`` is called with
+    computed by whoever has the seed, and nothing is promised. ``buildings`` are public heights and
+    the grid that they are on. ``before_opening`` is called with
     the design, the number of participants and the seed before any noise is drawn: there an
     account of what is opened is written.
     """
@@ -50,4 +52,4 @@ def survey(
     if before_opening is not None:
         before_opening(design, len(users), seed)
     found = opened(design, total, len(users), seed)
-    return SurveyResult(found, radio_map_of(found))
+    return SurveyResult(found, radio_map_of(found, buildings))

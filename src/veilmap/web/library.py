@@ -1,21 +1,19 @@
-"""Which runs there are: named folders, folders that hold runs, and runs that were started."""
+"""Which runs and surveys there are: named folders, folders that hold some, and started runs."""
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
-from veilmap.errors import ConfigurationError, RunFolderError, VeilmapError
+from veilmap.errors import ConfigurationError, RunFolderError
+from veilmap.federation.config import RunConfig
 from veilmap.federation.study import SUFFIX
-from veilmap.layers import Layer
-from veilmap.model.radio_map import RadioMap
-from veilmap.runs.opened import OpenRun
-from veilmap.scenes.buildings import Building, read_footprints
+from veilmap.runs.folders import results_in
+from veilmap.surveys.folder import SurveyFolder
+from veilmap.web.served import ServedRun, ServedSurvey
 
 _CACHED_RUNS = 8  # whose maps are held in memory
-_CACHED_LAYERS = 16  # of each
 _LONGEST = 100  # letters of an id
 
 
@@ -23,58 +21,10 @@ class NoSuchRunError(RunFolderError):
     """A run that is not there, or not any more."""
 
 
-class ServedRun(OpenRun):
-    """An opened run with what is made of it for the page.
-
-    Audits and replicas go to the folder ``work``; ``buildings`` are footprints to draw it on.
-    """
-
-    def __init__(
-        self, path: Path, work: Path, buildings: Path | None = None, *, study: bool = False
-    ) -> None:
-        super().__init__(path, study=study)
-        self.work = work
-        self._footprints = buildings
-        self._layers: dict[object, Layer] = {}
-
-    @cached_property
-    def buildings(self) -> tuple[Building, ...]:
-        """Footprints to draw the map on."""
-        file = self._footprints or (self.source.buildings if self.source else None)
-        if file is None:
-            return tuple(self.scene.buildings) if self.scene else ()
-        try:
-            crs = self.radio_map().grid.crs  # of outlines the height does not matter
-            return read_footprints(file, crs, default_height=1.0).buildings
-        except VeilmapError:
-            if self._footprints is not None:
-                raise
-            return ()  # the file has moved, or was a surface without footprints
-
-    def layer(self, key: object, make: Callable[[RadioMap], Layer]) -> Layer:
-        """The layer of that key, made anew when the map has changed."""
-        key = (self.version, key)
-        with self._lock:
-            if key not in self._layers:
-                made = make(self.radio_map())
-                for old in list(self._layers)[: 1 - _CACHED_LAYERS]:
-                    del self._layers[old]
-                self._layers[key] = made
-            return self._layers[key]
-
-    def replica_files(self) -> list[Path]:
-        """Maps of resampled users, as far as they are trained; none that is being written."""
-        return sorted((self.work / "replicas").glob("[!.]*.nc"))
-
-    def replicas(self) -> list[RadioMap]:
-        """The maps of resampled users."""
-        return [RadioMap.load(path) for path in self.replica_files()]
-
-
 class Library:
-    """Runs by id. Nobody can name a path: an id is found here or refused.
+    """Runs and surveys by id. Nobody can name a path: an id is found here or refused.
 
-    ``places`` are folders of runs, or folders that hold such. Runs are started in ``new_runs``,
+    ``places`` are their folders, or folders that hold such. Runs are started in ``new_runs``,
     None where none may be; ``work`` is for files that belong to no run's folder. With ``study``,
     what is not for publication of runs with a guarantee is shown as well.
     """
@@ -94,7 +44,7 @@ class Library:
         self._buildings = buildings
         self._study = study
         self._ids: dict[Path, str] = {}
-        self._open: dict[str, tuple[int, ServedRun]] = {}
+        self._open: dict[str, tuple[object, ServedRun | ServedSurvey]] = {}
         self._lock = threading.Lock()
 
     def runs(self) -> list[str]:
@@ -124,22 +74,36 @@ class Library:
         with self._lock:
             return next((path for path, name in self._ids.items() if name == run), None)
 
-    def open(self, run: str) -> ServedRun:
-        """A run, ready to be asked."""
+    def open(self, run: str) -> ServedRun | ServedSurvey:
+        """A run or a survey, ready to be asked."""
         path = self.path_of(run)
-        try:
-            written = (path / "config.json").stat().st_mtime_ns
-        except OSError:
+        found = _served_as(path)
+        if found is None:
             line = f"the folder of run {run} is gone, or has no first round yet"
-            raise NoSuchRunError(line) from None
+            raise NoSuchRunError(line)
+        kind, _ = found
         with self._lock:
-            before, opened = self._open.pop(run, (0, None))
-            if opened is None or before != written:  # another run may have taken its place
-                opened = ServedRun(path, self.work / run, self._buildings, study=self._study)
-            self._open[run] = written, opened  # the newest at the end
+            before, opened = self._open.pop(run, (None, None))
+            if opened is None or before != found:  # another run may have taken its place
+                opened = kind(path, self.work / run, self._buildings, study=self._study)
+            self._open[run] = found, opened  # the newest at the end
             for old in list(self._open)[:-_CACHED_RUNS]:
                 del self._open[old]
         return opened
+
+    def open_run(self, run: str) -> ServedRun:
+        """A run; a survey is refused."""
+        opened = self.open(run)
+        if isinstance(opened, ServedRun):
+            return opened
+        raise RunFolderError(f"{run} is a survey: it has one sum, and no rounds")
+
+    def open_survey(self, run: str) -> ServedSurvey:
+        """A survey; a run is refused."""
+        opened = self.open(run)
+        if isinstance(opened, ServedSurvey):
+            return opened
+        raise RunFolderError(f"{run} is no survey")
 
     def free_folder(self, name: str) -> Path:
         """A new folder's path for a run to be started."""
@@ -155,17 +119,21 @@ class Library:
         return [*names, *(name.removesuffix(SUFFIX) for name in names)]  # a study keeps its name
 
     def _found(self) -> list[Path]:
-        """Folders of runs, each once."""
-        paths = (path for place in self._places for path in (place, *_children(place)))
-        runs = (path.resolve() for path in paths if (path / "config.json").is_file())
-        return list(dict.fromkeys(runs))
+        """Folders of runs and surveys, each once."""
+        found = (path.resolve() for place in self._places for path in results_in(place))
+        return list(dict.fromkeys(found))
 
 
-def _children(place: Path) -> list[Path]:
+def _served_as(path: Path) -> tuple[type[ServedRun | ServedSurvey], int] | None:
+    """As what a folder is served, and when it was begun; None where nothing is there."""
     try:
-        return sorted(path for path in place.iterdir() if path.is_dir())
+        if RunConfig.exists(path):
+            return ServedRun, (path / "config.json").stat().st_mtime_ns
+        if SurveyFolder(path).exists:
+            return ServedSurvey, (path / "ledger.json").stat().st_mtime_ns
+        return None
     except OSError:
-        return []
+        return None
 
 
 def _plain(name: str) -> str:

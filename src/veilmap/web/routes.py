@@ -19,7 +19,7 @@ from veilmap.reports.exposures import comparable
 from veilmap.runs.command import NewTraining, model_options
 from veilmap.runs.source import Source
 from veilmap.web import events, schema, views
-from veilmap.web.library import ServedRun
+from veilmap.web.served import Served, ServedRun, ServedSurvey
 from veilmap.web.service import Service
 
 looking = APIRouter()
@@ -65,12 +65,22 @@ def _service(request: Request) -> Service:
     return service
 
 
-def _opened(request: Request, run: RunId) -> ServedRun:
+def _opened(request: Request, run: RunId) -> Served:
     return _service(request).library.open(run)
 
 
+def _opened_run(request: Request, run: RunId) -> ServedRun:
+    return _service(request).library.open_run(run)
+
+
+def _opened_survey(request: Request, run: RunId) -> ServedSurvey:
+    return _service(request).library.open_survey(run)
+
+
 TheService = Annotated[Service, Depends(_service)]
-TheRun = Annotated[ServedRun, Depends(_opened)]
+TheResult = Annotated[Served, Depends(_opened)]
+TheRun = Annotated[ServedRun, Depends(_opened_run)]
+TheSurvey = Annotated[ServedSurvey, Depends(_opened_survey)]
 
 
 # ---- looking
@@ -83,13 +93,13 @@ def overview(service: TheService) -> schema.Overview:
 
 
 @looking.get("/runs/{run}")
-def run_detail(service: TheService, run: RunId, opened: TheRun) -> schema.RunDetail:
+def run_detail(service: TheService, run: RunId, opened: TheResult) -> schema.RunDetail:
     """All that the page must know to show a run."""
     return views.detail(opened, service.summary(run))
 
 
 @looking.get("/runs/{run}/history")
-def run_history(opened: TheRun) -> schema.History:
+def run_history(opened: TheResult) -> schema.History:
     """Every round so far."""
     return schema.History(views.history_rows(opened.history()), opened.study or None)
 
@@ -107,7 +117,7 @@ async def run_events(service: TheService, run: RunId) -> _Events:
 
 
 @looking.get("/runs/{run}/buildings")
-def run_buildings(opened: TheRun) -> schema.Buildings:
+def run_buildings(opened: TheResult) -> schema.Buildings:
     """Footprints to draw the map on."""
     rings = [building.footprint.exterior.coords for building in opened.buildings]
     # To the centimetre: a city has many corners.
@@ -120,13 +130,13 @@ ALayerRequest = Annotated[views.LayerRequest, Depends()]
 @looking.get(
     "/runs/{run}/layer", response_class=_Packed, responses=_holding(schema.LayerHeader, _PACKED)
 )
-def run_layer(opened: TheRun, wanted: ALayerRequest) -> _Packed:
+def run_layer(opened: TheResult, wanted: ALayerRequest) -> _Packed:
     """A layer over the map's cells, or over larger ones where it has very many."""
     return _Packed(views.layer_answer(opened, views.layer(opened, wanted)))
 
 
 @looking.get("/runs/{run}/layer.tif", response_class=FileResponse, responses=_GEOTIFF)
-def run_geotiff(run: RunId, opened: TheRun, wanted: ALayerRequest) -> FileResponse:
+def run_geotiff(run: RunId, opened: TheResult, wanted: ALayerRequest) -> FileResponse:
     """The same layer for other tools, in all of the map's cells."""
     made = views.layer(opened, wanted, whole=True)
     with tempfile.NamedTemporaryFile(suffix=".tif", delete=False) as file:
@@ -174,6 +184,14 @@ def run_seen(
     return _Packed(body)
 
 
+@looking.get(
+    "/runs/{run}/sum", response_class=_Packed, responses=_holding(schema.SumHeader, _PACKED)
+)
+def run_sum(opened: TheSurvey, station: Annotated[str, Query(max_length=200)]) -> _Packed:
+    """What was opened of one base station of a survey, at every point."""
+    return _Packed(views.opened_sum(opened, station))
+
+
 @looking.get("/mechanisms")
 def mechanisms() -> list[schema.MechanismInfo]:
     """What a new run can be protected by, and the options of each as they are declared."""
@@ -197,7 +215,7 @@ def start_run(service: TheService, wanted: schema.NewRun) -> schema.RunSummary:
     """Train a run on this host, after those that wait already."""
     source, extras = Source(None, None, wanted.city, wanted.users, _CELL_SIZE), []
     if wanted.like is not None:
-        other = service.library.open(wanted.like)
+        other = service.library.open_run(wanted.like)
         if other.source is None:
             line = other.withheld or f"{wanted.like} does not say where its measurements are"
             raise ConfigurationError(line, "like")

@@ -18,6 +18,7 @@ RunState = Literal["finished", "running", "waiting", "paused", "stopped", "faile
 JobState = Literal["waiting", "running", "done", "stopped", "failed"]
 JobKind = Literal["train", "audit", "replicas"]
 LayerName = Literal["gain", "los", "best-server", "heights", "uncertainty"]
+ResultKind = Literal["run", "survey"]
 SchemeName = Literal["no noise", "uniform", "aligned", "sent"]
 MechanismName = Literal["none", "uniform", "aligned", "aggregate"]
 
@@ -35,13 +36,14 @@ class _Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary(_Answer):
-    """A run in a list."""
+    """A run in a list, or a survey, which has one sum and no rounds."""
 
+    kind: ResultKind = "run"
     id: str
     name: str
     """Its folder's name."""
     label: str
-    """Its mechanism in a few words, such as "aligned, μ = 50, ρ = 1"."""
+    """What made it, such as "aligned, μ = 50, ρ = 1" or "one sum, ε = 2"."""
     state: RunState
     played: int
     """Rounds so far."""
@@ -75,6 +77,8 @@ class LayerInfo(_Answer):
     title: str
     per_station: bool
     """Whether it belongs to one base station."""
+    placeable: bool
+    """Whether that may be a new one, at any place."""
     why_not: str | None
     """Why it cannot be shown now, in words for people; null where it can."""
     comparable: bool
@@ -94,6 +98,34 @@ class GridInfo(_Answer):
     north: float
     crs: str | None
     """Such as "EPSG:32612"; null where coordinates are the map's own."""
+
+
+@dataclass(frozen=True)
+class AuditTable(_Answer):
+    """Numbers of an audit as text; rows begin with their name."""
+
+    caption: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Fact(_Answer):
+    """Something that is known, in words."""
+
+    name: str
+    words: str
+
+
+@dataclass(frozen=True)
+class SurveyDetail(_Answer):
+    """What a survey is beside its map."""
+
+    facts: list[Fact]
+    """Its design and its opening."""
+    audit: list[AuditTable]
+    why_no_audit: str | None
+    """Why no audit is shown; null where one is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +150,8 @@ class RunDetail(RunSummary):
     has_buildings: bool
     command: str | None
     """The command that trains such a run; null where its folder does not say enough."""
+    survey: SurveyDetail | None
+    """Of a survey; null for a run."""
 
 
 @dataclass(frozen=True)
@@ -364,6 +398,24 @@ class SeenHeader(_Header):
     notes: list[str]
 
 
+@dataclass(frozen=True)
+class SumHeader(_Header):
+    """What was opened of one base station, in contributions at every point.
+
+    Arrays are "length", that of the sum with its noise, and "counts", the sum turned by the map.
+    """
+
+    station: str
+    noise: float
+    """Standard deviation of the noise on each count."""
+    summary: str
+    """What stands out of it, in a sentence."""
+    grid: GridInfo
+    """The points as cells, or larger ones, as in a layer."""
+    how: str
+    notes: list[str]
+
+
 class NewRun(BaseModel):
     """What the form for a new run asks for."""
 
@@ -381,7 +433,9 @@ class NewRun(BaseModel):
     seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
 
 
-def packed(header: LayerHeader | SeenHeader, arrays: Mapping[str, NDArray[np.float64]]) -> bytes:
+def packed(
+    header: LayerHeader | SeenHeader | SumHeader, arrays: Mapping[str, NDArray[np.float64]]
+) -> bytes:
     """A line of JSON, then the arrays as float32, row 0 southern: images are large as text."""
     shapes = [ArrayInfo(name, *values.shape) for name, values in arrays.items()]
     text = json.dumps(asdict(replace(header, arrays=shapes)), allow_nan=False).encode()

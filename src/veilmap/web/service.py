@@ -1,23 +1,18 @@
 """What the page can have done on this host: training, attacking, resampling."""
 
-import json
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from veilmap.errors import PrivacyError, RunFolderError, VeilmapError
-from veilmap.federation.study import unpublished
-from veilmap.reports.audits import label_of
 from veilmap.runs.command import NewTraining
+from veilmap.runs.opened import label_of
 from veilmap.web import schema, views
 from veilmap.web.jobs import Job, Jobs, Preparation
-from veilmap.web.library import Library, NoSuchRunError, ServedRun
-from veilmap.web.schema import known
+from veilmap.web.library import Library, NoSuchRunError
+from veilmap.web.served import Served
 
 _REPLICAS = 5
 _NOTHING_TO_STOP = "nothing to stop: this run does not go on, or was started elsewhere"
@@ -134,8 +129,8 @@ class Service:
 
     def _played(self, run: str) -> float | None:
         try:
-            opened = self.library.open(run)
-            return len(opened.history()) / opened.config.rounds
+            opened = self.library.open_run(run)
+            return len(opened.history()) / opened.rounds
         except VeilmapError:
             return None
 
@@ -144,15 +139,15 @@ class Service:
     def audit(self, run: str) -> Job:
         """Attack a run in every way we know."""
         opened = self._readable(run)
-        why_not = why_no_audit(opened)
-        if why_not:
-            raise RunFolderError(why_not)
+        if opened.why_no_audit:
+            raise RunFolderError(opened.why_no_audit)
         out = opened.work / "audit"
         return self._once("audit", run, ["audit", str(opened.path), "--out", str(out)])
 
     def replicas(self, run: str) -> Job:
         """Train maps of resampled users."""
-        opened = self._readable(run)
+        self._readable(run)
+        opened = self.library.open_run(run)
         if opened.withheld:
             raise PrivacyError(opened.withheld)
         if opened.data is None or not opened.finished:
@@ -168,7 +163,7 @@ class Service:
             "replicas", run, arguments, lambda: len(opened.replica_files()) / _REPLICAS
         )
 
-    def _readable(self, run: str) -> ServedRun:
+    def _readable(self, run: str) -> Served:
         head = self.summary(run)
         if head.state == "unreadable":
             raise RunFolderError(head.problem or "this run cannot be read")
@@ -195,60 +190,12 @@ class Service:
                 continue
             with suppress(NoSuchRunError):
                 opened = self.library.open(head.id)
-                point = _newest_point(opened, head.id, head.label)
+                point = opened.point(head.id)
                 if point is not None:
                     points.append(point)
                 elif head.state == "finished":
-                    missing.append(schema.MissingAudit(head.id, head.label, why_no_audit(opened)))
+                    missing.append(schema.MissingAudit(head.id, head.label, opened.why_no_audit))
         return schema.Tradeoff(points, missing)
-
-
-def why_no_audit(run: ServedRun) -> str | None:
-    """Why a run cannot be attacked; None where it can."""
-    if not run.finished:
-        return "the run is not finished"
-    if not run.attackable_rounds():
-        return views.NO_TRANSCRIPT
-    if run.withheld:
-        return run.withheld
-    if run.data is None:
-        return "the users' measurements, which say where they are, are not on this host"
-    return None
-
-
-def _newest_point(opened: ServedRun, run: str, label: str) -> schema.AuditedRun | None:
-    """From an audit of the run as it is now, made for the page or beside the run."""
-    if opened.withheld:
-        return None
-    for folder in (opened.work, unpublished(opened.path)):
-        path = folder / "audit" / "audit.json"
-        try:
-            if path.stat().st_mtime_ns > opened.version[1]:
-                point = _point(run, label, json.loads(path.read_text()))
-                return replace(point, study=opened.study or None)
-        except (OSError, ValueError, KeyError, TypeError, StopIteration):
-            continue  # there is none, or somebody has changed it
-    return None
-
-
-def _point(run: str, label: str, audit: dict[str, Any]) -> schema.AuditedRun:
-    best = audit["strongest"]
-    scores = audit["scores"]
-    own = next(s for s in scores if (s["attack"], s["when"]) == (best["attack"], best["when"]))
-    prior = next(s for s in scores if s["attack"] == "prior only" and s["when"] == "all")
-    when = "all kept rounds" if best["when"] == "all" else f"round {best['when']}"
-    median = {name: _finite(own["median"][name]) for name in ("value", "low", "high")}
-    return schema.AuditedRun(
-        run, label, known(audit["map_mae_db"]), str(best["attack"]), when, median["value"],
-        median["low"], median["high"], _finite(prior["median"]["value"]), str(audit["promise"]),
-    )  # fmt: skip
-
-
-def _finite(value: Any) -> float:
-    """The number, unless it is none; whoever reads the file ignores it then."""
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is no distance")
-    return float(value)
 
 
 def _changed_lately(path: Path) -> bool:

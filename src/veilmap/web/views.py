@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import singledispatch
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,22 +19,19 @@ from veilmap.geometry.grid import Grid
 from veilmap.layers import Layer
 from veilmap.layers.layer import centres
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import promise
 from veilmap.privacy.mechanisms import Mechanism
-from veilmap.reports.audits import label_of, marked
+from veilmap.reports import surveys
+from veilmap.reports.audits import marked
 from veilmap.reports.exposures import comparable
 from veilmap.reports.maps import outdoors
 from veilmap.scenes.scene import Scene
 from veilmap.web import schema
 from veilmap.web.downsampling import HIGHEST, MIDDLE, STRONGEST, Downsampled
-from veilmap.web.library import ServedRun
 from veilmap.web.schema import known
-
-NO_TRANSCRIPT = "this run has no transcript: train with --keep-uploads to see attacks"
+from veilmap.web.served import NO_TRANSCRIPT, Served, ServedRun, ServedSurvey
 
 _MOST_USERS = 5_000  # whose ids a list shows
 _MIDDLE_PERCENT = (1.0, 99.0)  # of values that the colours cover
-_LEAST_REPLICAS = 2
 
 _TITLES: dict[schema.LayerName, str] = {
     "gain": "Gain",
@@ -85,50 +83,83 @@ def declared_options(mechanism: type[Mechanism]) -> list[schema.OptionInfo]:
     return infos
 
 
-# ---- a run
+# ---- a run, or a survey
 
 
 def summary(
-    name: str, run: ServedRun, state: schema.RunState, problem: str | None = None
+    name: str, run: Served, state: schema.RunState, problem: str | None = None
 ) -> schema.RunSummary:
     """A run in a list."""
     try:
-        config, rows = run.config, run.history()
+        rows = run.history()
+        if run.stuck:
+            state, problem = "failed", run.stuck
         return schema.RunSummary(
-            id=name, name=run.path.name, label=label_of(config.mechanism, config.server_sees),
-            state=state, played=len(rows), rounds=config.rounds,
-            mae_db=known(last_mae(rows)), users=config.users, problem=problem,
+            kind=run.kind, id=name, name=run.path.name, label=run.label,
+            state=state, played=len(rows), rounds=run.rounds,
+            mae_db=known(last_mae(rows)), users=run.users, problem=problem,
             study=run.study or None,
         )  # fmt: skip
     except VeilmapError as error:
         return schema.RunSummary(
-            id=name, name=run.path.name, label="cannot be read", state="unreadable", played=0,
-            rounds=0, mae_db=None, users=0, problem=str(error),
+            kind=run.kind, id=name, name=run.path.name, label="cannot be read",
+            state="unreadable", played=0, rounds=0, mae_db=None, users=0, problem=str(error),
         )  # fmt: skip
 
 
-def detail(run: ServedRun, head: schema.RunSummary) -> schema.RunDetail:
-    """All that the page must know to show a run."""
-    if head.state == "unreadable":
-        raise RunFolderError(head.problem or "this run cannot be read")
-    places, ids = run.stations
+@singledispatch
+def detail(run: Served, head: schema.RunSummary) -> schema.RunDetail:
+    """All that the page must know to show it."""
+    raise TypeError(f"no way to show a {type(run).__name__}")
+
+
+@detail.register
+def _(run: ServedRun, head: schema.RunSummary) -> schema.RunDetail:
     config = run.config
     used = to_plain(config.mechanism)
     return schema.RunDetail(
-        **asdict(head),
-        grid=_grid_info(run.radio_map().grid),
-        stations=[schema.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)],
-        layers=[_info(run, name) for name in _TITLES],
+        **_common(run, head),
         mechanism={key: value for key, value in used.items() if not isinstance(value, dict)},
         server_sees=config.server_sees,
-        promise=promise(config.mechanism, run.spent(), config.seed).words,
         kept=[number + 1 for number in run.attackable_rounds()],
         user_ids=_user_ids(run),
         why_no_attacks=_why_no_attacks(run),
         measured=run.data is not None,
-        has_buildings=bool(run.buildings),
         command=run.command,
+        survey=None,
     )
+
+
+@detail.register
+def _(run: ServedSurvey, head: schema.RunSummary) -> schema.RunDetail:
+    found = run.audit
+    tables = [] if found is None else surveys.tables(found)
+    return schema.RunDetail(
+        **_common(run, head),
+        mechanism={}, server_sees="sums", kept=[], user_ids=[], why_no_attacks=None,
+        measured=False, command=None,
+        survey=schema.SurveyDetail(
+            facts=[schema.Fact(*pair) for pair in surveys.facts(run)],
+            audit=[schema.AuditTable(one.caption, [*one.columns], one.rows) for one in tables],
+            why_no_audit=None if tables else run.withheld or surveys.NO_AUDIT,
+        ),
+    )  # fmt: skip
+
+
+def _common(run: Served, head: schema.RunSummary) -> dict[str, Any]:
+    """What runs and surveys have alike."""
+    if head.state == "unreadable":
+        raise RunFolderError(head.problem or "this run cannot be read")
+    places, ids = run.stations
+    return asdict(head) | {
+        "grid": _grid_info(run.radio_map().grid),
+        "stations": [
+            schema.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)
+        ],
+        "layers": [_info(run, name) for name in run.layers],
+        "promise": run.promise.words,
+        "has_buildings": bool(run.buildings),
+    }
 
 
 def _grid_info(grid: Grid) -> schema.GridInfo:
@@ -143,29 +174,15 @@ def _user_ids(run: ServedRun) -> list[str]:
     return [] if run.data is None else run.data.users[:_MOST_USERS].astype(str).tolist()
 
 
-def _info(run: ServedRun, name: schema.LayerName) -> schema.LayerInfo:
+def _info(run: Served, name: schema.LayerName) -> schema.LayerInfo:
     why_not = None
     if name == "best-server" and len(run.stations[0]) == 0:
         why_not = "the run does not say where base stations are"
     if name == "uncertainty":
-        why_not = _why_no_uncertainty(run)
+        why_not = run.why_no_uncertainty
     comparable = name in _COMPARABLE and run.scene is not None
-    return schema.LayerInfo(name, _TITLES[name], name in _PER_STATION, why_not, comparable)
-
-
-def _why_no_uncertainty(run: ServedRun) -> str | None:
-    if run.withheld:
-        return run.withheld
-    if run.data is None:
-        return "the measurements are not on this host, and uncertainty is made from them"
-    if not run.finished:
-        return "the run is not finished"
-    if len(run.replica_files()) < _LEAST_REPLICAS:
-        return (
-            "it takes maps of resampled users, trained as this one was: that uses their"
-            " measurements anew, beyond what the run promised them"
-        )
-    return None
+    per_station, placeable = name in _PER_STATION, name in run.placeable
+    return schema.LayerInfo(name, _TITLES[name], per_station, placeable, why_not, comparable)
 
 
 def _why_no_attacks(run: ServedRun) -> str | None:
@@ -191,8 +208,10 @@ def history_rows(rows: list[HistoryRow]) -> list[schema.RoundRow]:
 # ---- layers
 
 
-def layer(run: ServedRun, request: LayerRequest, *, whole: bool = False) -> Layer:
+def layer(run: Served, request: LayerRequest, *, whole: bool = False) -> Layer:
     """The layer that was asked for, in the cells that are shown or in all of a ``whole`` map."""
+    if request.layer not in run.layers:
+        raise RunFolderError(f"a {run.kind} has no {_TITLES[request.layer].lower()}")
     if request.layer in _PER_STATION and (request.place is None) == (request.station is None):
         raise ConfigurationError(
             f"{request.layer} needs one base station: its id, or x, y and z", "station"
@@ -213,7 +232,7 @@ def layer(run: ServedRun, request: LayerRequest, *, whole: bool = False) -> Laye
 
 
 def _made(
-    run: ServedRun, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
+    run: Served, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
 ) -> Layer:
     """A layer in the cells that are shown, or without those in the map's own.
 
@@ -237,7 +256,7 @@ def _made(
 
 
 def _learned(
-    run: ServedRun, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
+    run: Served, radio_map: RadioMap, request: LayerRequest, shown: Downsampled | None
 ) -> Layer:
     grid = radio_map.grid if shown is None else shown.grid
     if request.layer == "heights":
@@ -254,13 +273,12 @@ def _learned(
         )
     if request.layer == "gain":
         return layers.gain(radio_map, place, request.altitude, station=station, grid=grid)
-    why_not = _why_no_uncertainty(run)
-    if why_not:
-        raise RunFolderError(f"no uncertainty: {why_not}")
-    return layers.spread(run.replicas(), place, request.altitude, station=station, grid=grid)
+    if run.why_no_uncertainty:
+        raise RunFolderError(f"no uncertainty: {run.why_no_uncertainty}")
+    return run.uncertainty(radio_map, place, request.altitude, station, grid)
 
 
-def _place(run: ServedRun, request: LayerRequest) -> tuple[float, float, float]:
+def _place(run: Served, request: LayerRequest) -> tuple[float, float, float]:
     if request.place is not None or request.station is None:
         return request.place or (0.0, 0.0, 0.0)
     places, ids = run.stations
@@ -284,7 +302,7 @@ def _true_values(
     return outdoors(scene, values.reshape(grid.shape), grid)
 
 
-def layer_answer(run: ServedRun, made: Layer) -> bytes:
+def layer_answer(run: Served, made: Layer) -> bytes:
     """A layer as the page reads it."""
     found = made.values[np.isfinite(made.values)]
     low, high = np.percentile(found, _MIDDLE_PERCENT) if found.size else (0.0, 1.0)
@@ -303,6 +321,18 @@ def layer_answer(run: ServedRun, made: Layer) -> bytes:
 
 
 # ---- what the server sees
+
+
+def opened_sum(run: ServedSurvey, station: str) -> bytes:
+    """What was opened of one base station of a survey, as the page reads it."""
+    found = run.sum_of(station)
+    shown = Downsampled(run.survey.grid)
+    header = schema.SumHeader(
+        station, found.noise, surveys.told(found), _grid_info(shown.grid), shown.how(STRONGEST),
+        [surveys.UNIT, *shown.notes(STRONGEST)],
+    )  # fmt: skip
+    arrays = {"length": found.length, "counts": found.counts}
+    return schema.packed(header, {name: shown.strongest(arrays[name]) for name in arrays})
 
 
 def seen(run: ServedRun, user: str, number: int, knobs: Knobs, *, summed: bool) -> bytes:

@@ -1,6 +1,6 @@
 /** The only place where the page talks to its server. */
 
-/** @import {ArrayInfo, LayerHeader, SeenHeader} from "./types.js" */
+/** @import {ArrayInfo, LayerHeader, SeenHeader, SumHeader} from "./types.js" */
 /** @import {Pack} from "./pack.js" */
 
 import { readPack } from "./pack.js";
@@ -62,6 +62,18 @@ export async function getLayer(run, query, signal) {
  */
 export async function getSeen(run, query, signal) {
   return getPack(runPath(run, "seen", query), signal);
+}
+
+/**
+ * What was opened of one base station of a survey.
+ *
+ * @param {string} run
+ * @param {Query} query
+ * @param {AbortSignal} signal
+ * @returns {Promise<Pack<SumHeader>>}
+ */
+export async function getSum(run, query, signal) {
+  return getPack(runPath(run, "sum", query), signal);
 }
 
 /**

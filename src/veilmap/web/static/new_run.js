@@ -72,11 +72,12 @@ export function newRunDialog(dialog, started) {
  * @param {MechanismInfo[]} mechanisms
  */
 function fields(runs, mechanisms) {
+  const withUsers = runs.filter(({ kind }) => kind === "run");
   const like = h(
     "select",
     { name: "like" },
     h("option", { value: CITY }, "A synthetic city"),
-    ...runs.map(({ id, name, label }) => h("option", { value: id }, `Those of ${name} (${label})`)),
+    ...withUsers.map(({ id, name, label }) => h("option", { value: id }, `Those of ${name} (${label})`)),
   );
   const mechanism = h(
     "select",

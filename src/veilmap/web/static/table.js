@@ -21,7 +21,7 @@ export function table({ caption, head, rows, testid }) {
     h(
       "table",
       { testid },
-      h("caption", {}, caption),
+      h("caption", {}, h("span", {}, caption)),
       h("thead", {}, h("tr", {}, ...head.map((cell) => h("th", { scope: "col" }, cell)))),
       h("tbody", {}, ...body),
     ),

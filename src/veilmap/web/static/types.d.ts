@@ -7,6 +7,13 @@ export interface ArrayInfo {
   columns: number;
 }
 
+/** Numbers of an audit as text; rows begin with their name. */
+export interface AuditTable {
+  caption: string;
+  columns: string[];
+  rows: string[][];
+}
+
 /** A run's map error against its strongest attack, in metres. */
 export interface AuditedRun {
   run: string;
@@ -39,6 +46,12 @@ export interface Estimate {
   y: number;
   /** Metres from the truth; null where it is not known here. */
   error: number | null;
+}
+
+/** Something that is known, in words. */
+export interface Fact {
+  name: string;
+  words: string;
 }
 
 /** The map's cells and their ground, in metres. */
@@ -97,6 +110,8 @@ export interface LayerInfo {
   title: string;
   /** Whether it belongs to one base station. */
   per_station: boolean;
+  /** Whether that may be a new one, at any place. */
+  placeable: boolean;
   /** Why it cannot be shown now, in words for people; null where it can. */
   why_not: string | null;
   /** Whether there is a true counterpart to compare it with. */
@@ -218,14 +233,17 @@ export interface RunDetail extends RunSummary {
   has_buildings: boolean;
   /** The command that trains such a run; null where its folder does not say enough. */
   command: string | null;
+  /** Of a survey; null for a run. */
+  survey: SurveyDetail | null;
 }
 
-/** A run in a list. */
+/** A run in a list, or a survey, which has one sum and no rounds. */
 export interface RunSummary {
+  kind: "run" | "survey";
   id: string;
   /** Its folder's name. */
   name: string;
-  /** Its mechanism in a few words, such as "aligned, μ = 50, ρ = 1". */
+  /** What made it, such as "aligned, μ = 50, ρ = 1" or "one sum, ε = 2". */
   label: string;
   state: "finished" | "running" | "waiting" | "paused" | "stopped" | "failed" | "unreadable";
   /** Rounds so far. */
@@ -275,6 +293,32 @@ export interface Station {
   x: number;
   y: number;
   z: number;
+}
+
+/**
+ * What was opened of one base station, in contributions at every point. Arrays are "length",
+ * that of the sum with its noise, and "counts", the sum turned by the map.
+ */
+export interface SumHeader {
+  station: string;
+  /** Standard deviation of the noise on each count. */
+  noise: number;
+  /** What stands out of it, in a sentence. */
+  summary: string;
+  /** The points as cells, or larger ones, as in a layer. */
+  grid: GridInfo;
+  how: string;
+  notes: string[];
+  arrays: ArrayInfo[];
+}
+
+/** What a survey is beside its map. */
+export interface SurveyDetail {
+  /** Its design and its opening. */
+  facts: Fact[];
+  audit: AuditTable[];
+  /** Why no audit is shown; null where one is. */
+  why_no_audit: string | null;
 }
 
 /** All audited runs, and the others. */

@@ -68,7 +68,9 @@ class RadioMap {
   }
 
   get #station() {
-    return chosenStation(this.#context.address.settings, this.#context.run);
+    const { address, run } = this.#context;
+    const nowhereNew = this.#layer.placeable ? {} : { x: null, y: null };
+    return chosenStation({ ...address.settings, ...nowhereNew }, run);
   }
 
   /** @returns {LayerInfo} */
@@ -196,7 +198,7 @@ class RadioMap {
    */
   #place(station, when) {
     const { address, run, stage } = this.#context;
-    address.set(inAddress(station));
+    if (station.id !== PLACED || this.#layer.placeable) address.set(inAddress(station));
     this.#refreshPanel();
     for (const pane of stage.panes) pane.marks = stationMarks(run.stations, this.#station);
     stage.redraw();

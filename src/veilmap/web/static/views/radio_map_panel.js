@@ -112,8 +112,11 @@ export class RadioMapPanel {
     this.#altitude.set(altitude);
     this.#belongs.disabled = !layer.per_station;
     const at = `at ${fixed(station.x)} m east, ${fixed(station.y)} m north`;
+    const how = layer.placeable
+      ? "Click the map to place it, drag it to move it."
+      : "A new one has no such layer.";
     this.#where.textContent = layer.per_station
-      ? `${at}. Click the map to place it, drag it to move it.`
+      ? `${at}. ${how}`
       : "This layer is of the city, not of one base station.";
     this.#tif.href = tif;
     this.#tif.classList.toggle("disabled", layer.why_not !== null);

@@ -14,6 +14,7 @@ import { attackLook, TRUTH } from "../marks.js";
 import { percentile } from "../numbers.js";
 import { capital, sentence } from "../words.js";
 import { attacksOf, attacksTable, markLegend, summary } from "./attack_results.js";
+import { openOpenedSum } from "./opened_sum.js";
 
 const NOISE = "noise";
 const NOISE_PANE = { name: NOISE, title: "The aligned noise itself, σ" };
@@ -64,6 +65,10 @@ const DIALS = [
 /** @param {Context} context */
 export function openServerSees(context) {
   const { run, stage, panel } = context;
+  if (run.survey) {
+    openOpenedSum(context, run.survey);
+    return;
+  }
   const nobody = run.user_ids.length ? null : "Who this run’s users are is not known here.";
   const why_not = run.why_no_attacks ?? nobody;
   if (why_not === null) {

@@ -67,13 +67,14 @@ class Tradeoff {
       for (const wish of unseen(usualSet(run), labels)) await post("/api/runs", wish);
       await live.refresh();
     };
-    const hint =
-      "Without noise, uniform and aligned noise with μ = 1, 10 and 50, and sums with ε = 8," +
-      " on the measurements of this run. Those that are there already are left out.";
+    const hint = run.survey
+      ? "Choose a run: the folder of a survey has no measurements to train others on."
+      : "Without noise, uniform and aligned noise with μ = 1, 10 and 50, and sums with ε = 8," +
+        " on the measurements of this run. Those that are there already are left out.";
     return [
       h("p", { class: "hint" }, hint),
       action("Train the usual set", train, {
-        disabled: !live.current.can_start,
+        disabled: !live.current.can_start || run.survey !== null,
         testid: "usual-set",
       }),
     ];

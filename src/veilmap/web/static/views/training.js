@@ -42,7 +42,15 @@ const CURVES = [
 
 /** @param {Context} context */
 export function openTraining(context) {
-  new Training(context);
+  if (context.run.survey) showOneSum(context);
+  else new Training(context);
+}
+
+/** @param {Context} context */
+function showOneSum({ run, stage, panel }) {
+  const line = "A survey has no rounds: everybody adds to one sum, which is opened once.";
+  stage.notice(h("div", { class: "stack" }, h("h2", {}, "One sum"), h("p", {}, line)));
+  fill(panel, section("What is promised", h("p", {}, sentence(run.promise))));
 }
 
 class Training {

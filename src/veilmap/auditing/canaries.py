@@ -1,0 +1,179 @@
+"""A lower bound of a survey's ε, from canaries in one run.
+
+Canaries are participants with one reading each, exactly at a point: their contributions are nearly
+as long as contributions can be and hardly touch each other. Each takes part with probability ½, all
+of them at once, in sums that are made and opened by a survey's own code, with noise drawn for this
+study alone. Whoever guesses too many of the coins right refutes the claimed ε.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilmap._util.arrays import Array, Bools, Floats, Ints
+from veilmap.privacy.accounting import epsilon_of_distance
+from veilmap.surveys.aggregate import opened, summed
+from veilmap.surveys.design import Survey
+
+CANARIES = 100_000
+MOST_SUMS = 50
+"""Where one sum has too few points for all canaries, others are in further sums."""
+
+GUESSED = (0.01, 0.1)
+"""Shares of the canaries that are guessed: fixed in advance, and each is a test of its own."""
+
+CONFIDENCE = 0.95
+_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class CanaryBound:
+    """What guesses about canaries say of ε.
+
+    Attributes
+    ----------
+    canaries, guesses, right : int
+        How many there were, of how many it was guessed whether they took part, and how often that
+        was right.
+    epsilon_at_least : float
+        If the trade-off curve is a Gaussian's, as that of a survey's noise is (`least_distance`).
+    epsilon_at_least_of_any : float
+        Whatever the mechanism is (`least_epsilon`).
+    confidence : float
+        With which each of the two holds.
+    """
+
+    canaries: int
+    guesses: int
+    right: int
+    epsilon_at_least: float
+    epsilon_at_least_of_any: float
+    confidence: float = CONFIDENCE
+
+
+def canary_bound(survey: Survey, seed: int | None = None) -> CanaryBound:
+    """The bound for surveys of a design; without a ``seed`` from the operating system's noise."""
+    present, score = played(survey, seed)
+    surest = np.argsort(-np.abs(score), kind="stable")
+    hits = ((score > 0) == present)[surest]
+    count, level = len(hits), (1 - CONFIDENCE) / len(GUESSED)  # Bonferroni
+    tests = []
+    for share in GUESSED:
+        guesses = max(1, round(share * count))
+        right = int(hits[:guesses].sum())
+        tests.append((least_distance(count, guesses, right, level), guesses, right))
+    distance, guesses, right = max(tests)
+    return CanaryBound(
+        count,
+        guesses,
+        right,
+        epsilon_of_distance(distance, survey.delta),
+        max(least_epsilon(count, g, r, level, survey.delta) for _, g, r in tests),
+    )
+
+
+def played(survey: Survey, seed: int | None = None) -> tuple[Bools, Floats]:
+    """Which canaries took part, and a score for each: positive where the sum says that it did."""
+    coins = np.random.default_rng(seed)
+    stations, points = survey.shape
+    each, left = 2 * stations * points, CANARIES
+    present: list[Bools] = []
+    scores: list[Floats] = []
+    while left > 0 and len(present) < MOST_SUMS:
+        chosen = coins.permutation(each)[:left]
+        heads = coins.random(len(chosen)) < 0.5
+        noise = None if seed is None else int(coins.integers(2**62))
+        present.append(heads)
+        scores.append(_scores(survey, chosen, heads, noise))
+        left -= len(chosen)
+    return np.concatenate(present), np.concatenate(scores)
+
+
+def _scores(survey: Survey, chosen: Ints, heads: Bools, seed: int | None) -> Floats:
+    """Of one sum: what it has at each canary's number, less half of what the canary adds."""
+    readings = _readings(survey, chosen)
+    mine = np.flatnonzero(heads)
+    taking_part = (column[mine] for column in readings)
+    total = summed(survey, np.arange(len(mine)), *taking_part)
+    found = opened(survey, total, len(mine), seed)
+    # Nobody else's contribution is at a canary's number, so the sum of all has each one's own.
+    adds = summed(survey, np.arange(len(chosen)), *readings)[chosen]
+    return np.sign(adds) * (found.total[chosen] - 0.5 * adds)
+
+
+def _readings(survey: Survey, chosen: Ints) -> tuple[Floats, Array, Floats]:
+    """Place, base station and gain of each canary, by the number of the sum that it adds to.
+
+    Its residual is 0 or a quarter of the range, so that its angle lies on one of two axes.
+    """
+    place, axis = chosen // 2, chosen % 2
+    station, point = place // survey.grid.cells, place % survey.grid.cells
+    xy = survey.grid.centres[point]
+    ids = np.array([own.id for own in survey.stations])[station]
+    return xy, ids, survey.nominal(station, xy) + axis * survey.range_db / 4
+
+
+def least_epsilon(canaries: int, guesses: int, right: int, level: float, delta: float) -> float:
+    """The largest ε that so many right guesses refute, at this level, for any (ε, δ) mechanism.
+
+    Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run" (NeurIPS 2023),
+    Theorem 5.2: with q = e^ε / (1 + e^ε), W binomial of so many guesses that are each right with
+    probability q, and m canaries, P(right ≥ v) ≤ P(W ≥ v) + 2mδ max_i P(v − i ≤ W < v) / i.
+    """
+    from scipy.stats import binom
+
+    steps = np.arange(1, right + 1)
+
+    def refuted(epsilon: float) -> bool:
+        q = 1 / (1 + math.exp(-epsilon))
+        reached = float(binom.sf(right - 1, guesses, q))
+        nearly = (binom.sf(right - steps - 1, guesses, q) - reached) / steps
+        return reached + 2 * canaries * delta * float(nearly.max(initial=0.0)) < level
+
+    return _largest(refuted)
+
+
+def least_distance(canaries: int, guesses: int, right: int, level: float) -> float:
+    """The largest μ that so many right guesses refute, at this level, for any μ-GDP mechanism.
+
+    Mahloujifar, Melis and Chaudhuri, "Auditing f-differential privacy in one run" (ICML 2025),
+    for the trade-off curve of N(0, 1) against N(μ, 1), in which nothing is said about how the
+    noise of one canary goes with that of another.
+    """
+    return _largest(lambda distance: _refuted(distance, canaries, guesses, right, level))
+
+
+def _refuted(distance: float, canaries: int, guesses: int, right: int, level: float) -> bool:
+    """Whether no mechanism of this μ has so many right with probability ``level``.
+
+    Take a canary at random, and let r be the probability that it is guessed right and i or more
+    are, h that it is guessed wrong and i or more are right. Its other coin would turn the former
+    into the latter with one right guess less, so that h(i − 1) ≥ Φ(Φ⁻¹(r(i)) − μ). What is added to
+    h on the way down adds i / (guesses − i) times as much to r, and both together cannot be more
+    than the share that is guessed.
+    """
+    from scipy.special import ndtr, ndtri
+
+    r, h = level * right / canaries, level * (guesses - right) / canaries
+    for i in range(right - 1, -1, -1):
+        needed = float(ndtr(ndtri(r) - distance))
+        if needed <= h:
+            return False
+        r += i / (guesses - i) * (needed - h)
+        h = needed
+        if r + h > guesses / canaries:
+            return True
+    return False
+
+
+def _largest(refuted: Callable[[float], bool]) -> float:
+    """The largest value that is refuted, to a tolerance on the safe side; 0 if none is."""
+    low, high = 0.0, 1.0
+    while refuted(high):
+        low, high = high, 2 * high
+    while high - low > _TOLERANCE:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low

@@ -1,0 +1,147 @@
+"""What an audit of a survey has written down, read as if a stranger had written it."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilmap._util import checks
+from veilmap.attacks import PriorOnly
+from veilmap.auditing.measured import DISTANCES, Measured
+
+# What a stranger's file raises where it is read: no such thing, of other types, nested too deep.
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+_MOST_ATTACKS = 100
+_LONGEST = 200  # letters of a name
+
+
+@dataclass(frozen=True)
+class Membership:
+    """How well somebody who knows everyone else tells whether a participant took part.
+
+    Numbers here and below are NaN where they were not measured. What is allowed is the most that
+    the promise leaves possible.
+    """
+
+    knows: str
+    users: float
+    auc: Measured
+    auc_allowed: float
+    found: Measured  # share of participants, at 5 % false alarms
+    found_allowed: float
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """The ε that planted participants prove the survey to have at least."""
+
+    canaries: float
+    guesses: float
+    right: float
+    epsilon_at_least: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Location:
+    """How close an attack comes to where participants were; distances are in metres."""
+
+    attack: str
+    knows: str
+    users: float
+    median: Measured
+    rmse: Measured
+    within_95: Measured
+    found: Mapping[int, Measured]  # share of participants found within so many metres
+
+
+@dataclass(frozen=True)
+class SurveyAudit:
+    """An audit beside a survey's folder."""
+
+    epsilon: float  # the claimed one
+    membership: Membership | None
+    canaries: Canaries | None
+    location: tuple[Location, ...]
+
+    @property
+    def prior(self) -> Location | None:
+        """What guessing gives, where it was measured."""
+        return next((one for one in self._placed if one.attack == PriorOnly.name), None)
+
+    @property
+    def strongest(self) -> Location | None:
+        """The attack that places the typical participant best; None where none was measured."""
+        rivals = [one for one in self._placed if one.attack != PriorOnly.name]
+        return min(rivals, key=lambda one: one.median.value, default=None)
+
+    @property
+    def _placed(self) -> list[Location]:
+        """Attacks whose median error and its interval are known."""
+        return [one for one in self.location if not np.isnan(astuple(one.median)).any()]
+
+    @classmethod
+    def read(cls, path: Path, digest: str) -> "SurveyAudit | None":
+        """The audit of the survey of that digest; None where there is none or it is damaged."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["survey"] != digest:
+                return None
+            members, planted = content.get("membership"), content.get("canaries")
+            places = list(content.get("location") or ())[:_MOST_ATTACKS]
+            return cls(
+                _number(content.get("epsilon")),
+                _membership(members) if members else None,
+                _canaries(planted) if planted else None,
+                tuple(map(_location, places)),
+            )
+        except _DAMAGED:
+            return None
+
+
+def _membership(content: Mapping[str, Any]) -> Membership:
+    return Membership(
+        _name(content["knows"]),
+        _number(content["users"]),
+        _measured(content["auc"]),
+        _number(content["auc_allowed"]),
+        _measured(content["found_at_5_percent"]),
+        _number(content["found_at_5_percent_allowed"]),
+    )
+
+
+def _canaries(content: Mapping[str, Any]) -> Canaries:
+    names = ("canaries", "guesses", "right", "epsilon_at_least", "confidence")
+    return Canaries(*(_number(content[name]) for name in names))
+
+
+def _location(content: Mapping[str, Any]) -> Location:
+    return Location(
+        _name(content["attack"]),
+        _name(content["knows"]),
+        _number(content["users"]),
+        _measured(content["median"]),
+        _measured(content["rmse"]),
+        _measured(content["within_95"]),
+        {metres: _measured(content["found"].get(str(metres))) for metres in DISTANCES},
+    )
+
+
+def _name(content: Any) -> str:
+    if not isinstance(content, str):
+        raise TypeError(f"{content!r} is no name")
+    return content[:_LONGEST]
+
+
+def _number(content: Any) -> float:
+    return math.nan if content is None else checks.number("a number of the audit", content)
+
+
+def _measured(content: Mapping[str, Any] | None) -> Measured:
+    found = content or {}
+    return Measured(*(_number(found.get(name)) for name in ("value", "low", "high")))
