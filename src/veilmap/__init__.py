@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from veilmap.scenes.buildings import Building
     from veilmap.scenes.scene import Scene
     from veilmap.surveys.design import Station, Survey
+    from veilmap.surveys.planning import Expectation, expected
+    from veilmap.surveys.surroundings import Surroundings
     from veilmap.surveys.surveying import SurveyResult, survey
 
 
@@ -96,6 +98,8 @@ _CONTENTS = {
     "veilmap.scenes.buildings": ["Building"],
     "veilmap.scenes.scene": ["Scene"],
     "veilmap.surveys.design": ["Station", "Survey"],
+    "veilmap.surveys.planning": ["Expectation", "expected"],
+    "veilmap.surveys.surroundings": ["Surroundings"],
     "veilmap.surveys.surveying": ["SurveyResult", "survey"],
 }  # fmt: skip
 _HOMES = {name: module for module, names in _CONTENTS.items() for name in names}

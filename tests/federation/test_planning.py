@@ -104,7 +104,7 @@ def test_one_answer_is_timed():
     ("options", "message"),
     [
         (["--users", "100", "--epsilon", "1"], "100 users"),
-        (["--users", "3000", "--epsilon", "2", "--within", "0.01"], "0.01 dB"),
+        (["--users", "300", "--epsilon", "2", "--within", "0.01"], "300 users"),
         (["--users", "3000", "--epsilon", "2", "--within", "-1"], "--within"),
         (["--users", "3000", "--epsilon", "0"], "--epsilon"),
         (["--users", "3000", "--epsilon", "2", "--delta", "0.1"], "δ = 0.1"),
@@ -126,9 +126,9 @@ def test_the_command_says_what_to_expect(tmp_path, capsys):
         capsys, "plan", "--users", "20000", "--epsilon", "2", "--json", str(file)
     )
     assert code == 0, error
-    for word in ("expected loss", "a user sends", "a user computes", "Assumed", "veilmap train"):
+    for word in ("expected error", "a user sends", "a user computes", "Assumed", "veilmap train"):
         assert word in shown
-    plan = json.loads(file.read_text())
+    plan = json.loads(file.read_text())["rounds"]
     assert plan["epsilon"] <= 2
     assert plan["delta"] == 1e-7
     assert plan["sent_bytes"] == plan["rounds_each"] * plan["upload_bytes"]

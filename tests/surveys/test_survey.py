@@ -13,10 +13,12 @@ from refusals import refused
 from veilmap._util.plain import to_plain
 from veilmap.errors import ConfigurationError, DataError, PrivacyError, RunFolderError
 from veilmap.privacy.accounting import composed_epsilon, gaussian_deviation, gaussian_epsilon
+from veilmap.privacy.mechanisms.lattice import LARGEST_DEVIATION
 from veilmap.surveys.aggregate import opened
 from veilmap.surveys.contribution import contribution
 from veilmap.surveys.design import Survey, stations_of
 from veilmap.surveys.folder import SurveyFolder
+from veilmap.surveys.surroundings import Surroundings
 from veilmap.surveys.surveying import survey
 
 SIDE = 2000.0
@@ -141,13 +143,71 @@ def test_more_people_or_a_larger_epsilon_put_points_closer():
     assert designed(1000, 8.0).grid.cell_size < few.grid.cell_size
 
 
+def advised(error, what):
+    """The number that a message advises, after ``what``."""
+    return float(str(error).split(what)[-1].split()[0].rstrip(","))
+
+
 @pytest.mark.parametrize("asked", [(10, 0.1), (30, 1.0)])
 def test_a_design_that_cannot_work_is_refused_with_the_nearest_that_can(asked):
     participants, epsilon = asked
     with refused(ConfigurationError, participants, parameter="participants") as caught:
         designed(participants, epsilon)
-    needed = int(str(caught.value).split("ask ")[1].split()[0])
-    assert designed(needed, epsilon).grid.cells >= 9
+    needed = int(advised(caught.value, "ask for "))
+    assert designed(needed, epsilon).grid.cells >= 16
+    assert designed(participants, advised(caught.value, "ε = ")).grid.cells >= 16
+    for nearly in ((0.9 * needed // 1, epsilon), (participants, 0.9 * epsilon)):
+        with refused(ConfigurationError, parameter="participants"):
+            designed(*nearly)
+    assert designed(participants, epsilon, coarsest=True).grid.cells == 16
+
+
+def test_a_small_epsilon_takes_a_coarser_lattice():
+    """Its noise can be drawn, and promises what is asked for."""
+    design = designed(100_000, 0.1)
+    assert design.clip < 1024
+    assert design.deviation <= LARGEST_DEVIATION
+    assert 0.099 < gaussian_epsilon(design.deviation, 1e-6, design.clip) <= 0.1
+    lost = math.sqrt(2 * 5 * len(MASTS)) / 2  # of a contribution that hears every station once
+    assert lost < 0.05 * design.clip
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1e-9])
+def test_an_epsilon_that_no_lattice_bears_is_refused_with_the_least_that_one_does(epsilon):
+    with refused(ConfigurationError, parameter="epsilon") as caught:
+        designed(10**9, epsilon)
+    least = advised(caught.value, "ask for ε = ")
+    assert designed(10**9, least).deviation <= LARGEST_DEVIATION
+    with refused(ConfigurationError, parameter="epsilon"):
+        designed(10**9, 0.9 * least)
+
+
+@pytest.mark.parametrize(("spacing", "advice"), [(2.0, "of "), (900.0, "of ")])
+def test_a_million_points_and_three_are_refused_with_the_nearest_spacing(spacing, advice):
+    with refused(ConfigurationError, f"{spacing:g}", parameter="spacing") as caught:
+        designed(spacing=spacing)
+    assert designed(spacing=advised(caught.value, advice)).grid.cells >= 16
+
+
+@pytest.mark.parametrize(
+    ("area", "masts", "parameter"),
+    [
+        ((-111.86, 40.75, -111.83, 40.78), MASTS, "area"),  # degrees
+        (AREA, MASTS + 4e6, "stations"),  # another plane
+        ((0, 0, 2000), MASTS, "area"),
+        ((0, 0, 2000, -1), MASTS, "area"),
+        ((0, 0, 2000, "north"), MASTS, "area"),
+    ],
+)
+def test_areas_and_stations_in_other_units_are_refused(area, masts, parameter):
+    with refused(ConfigurationError, parameter=parameter):
+        Survey.design(area, stations_of(masts, range(3)), participants=4000, epsilon=4.0)
+
+
+def test_participants_on_less_ground_have_points_closer():
+    half = designed(surroundings=Surroundings(occupied=0.5)).grid.cell_size
+    all_over = designed(surroundings=Surroundings(occupied=1.0)).grid.cell_size
+    assert all_over == pytest.approx(math.sqrt(2) * half)
 
 
 def test_designs_are_saved_whole_and_have_a_digest(tmp_path):

@@ -10,14 +10,24 @@ import typer
 from veilmap.cli.options import area_of, option
 from veilmap.cli.output import console, sentence, writable_file, writable_folder
 from veilmap.errors import ConfigurationError
+from veilmap.surveys.surroundings import USUAL, Surroundings
 
 if TYPE_CHECKING:
-    from veilmap.surveys.design import Survey
+    from veilmap.surveys.design import Station, Survey
     from veilmap.surveys.folder import SurveyFolder
     from veilmap.surveys.posterior import Buildings
 
 BUILDINGS = option(
     None, "Public heights of what stands there, for laws by line of sight: .tif, .geojson, .gpkg."
+)
+
+HEARD = option(None, "Base stations that a participant hears; default: half.")
+OCCUPIED = option(USUAL.occupied, "Share of the area on which participants are.")
+READING_NOISE = option(
+    USUAL.reading_noise_db, "Deviation in dB of readings at one place.", "--reading-noise"
+)
+SHADOWING = option(
+    None, "Deviation in dB of places beside a distance law; default: the usual.", "--shadowing"
 )
 
 app = typer.Typer(help="A radio map from one sum over all participants, with (ε, δ).")
@@ -29,24 +39,33 @@ app = typer.Typer(help="A radio map from one sum over all participants, with (ε
 )
 def design(
     area: str = option(..., "WEST,SOUTH,EAST,NORTH of the area, in metres."),
-    stations: Path = option(..., "Public base stations, .csv with bs,x,y,z in the same metres."),
+    stations: Path = option(
+        ...,
+        "Public base stations: bs, x, y, z in the same metres (or bs_latitude, bs_longitude), and"
+        " perhaps azimuth, beam_width and level.",
+    ),
     participants: int = option(..., "How many take part, at least.", min=1),
     epsilon: float = option(..., "ε of the promise to every participant."),
     delta: float = option(1e-6, "δ of the promise."),
-    heard: float | None = option(None, "Base stations that a participant hears; default: half."),
+    heard: float | None = HEARD,
+    occupied: float = OCCUPIED,
+    reading_noise_db: float = READING_NOISE,
+    shadowing_db: float | None = SHADOWING,
     spacing: float | None = option(None, "Metres between points; default: chosen."),
-    level: float | None = option(None, "Nominal gain in dB 100 m from a station; default: -75."),
+    level: float | None = option(
+        None, "Nominal gain in dB 100 m from a station; default: its own, or -75."
+    ),
     crs: str | None = option(None, "Coordinate system of the metres, such as EPSG:32633."),
     name: str = option("survey", "Id of the survey.", "--id"),
     out: Path = option(Path("survey.json"), "File to write."),
 ) -> None:
     """Choose the points of a survey from public numbers, and say what to expect."""
-    from veilmap.federation.public import read_stations
-    from veilmap.surveys.design import Survey, stations_of
+    from veilmap.surveys.design import Survey
 
     writable_file(out)
     corners = area_of(area)
-    known = stations_of(*read_stations(stations))
+    surroundings = Surroundings(heard, occupied, reading_noise_db, shadowing_db)
+    known = known_stations(stations, crs)
     if level is not None:
         known = tuple(replace(one, level_db=level) for one in known)
     survey = Survey.design(
@@ -55,13 +74,13 @@ def design(
         participants=participants,
         epsilon=epsilon,
         delta=delta,
-        heard=heard,
+        surroundings=surroundings,
         spacing=spacing,
         crs=crs,
         id=name,
     )
     survey.save(out)
-    _show(survey)
+    _show(survey, surroundings)
     console.print(f"Wrote {out}")
 
 
@@ -120,15 +139,22 @@ def open_(
 
 
 @app.command(epilog="Examples: `veilmap survey show survey.json`, `veilmap survey show town`")
-def show(what: Path = typer.Argument(help="A design, or the folder of a survey.")) -> None:
-    """Say what a survey asks of its participants, what it promises and what it found."""
+def show(
+    what: Path = typer.Argument(help="A design, or the folder of a survey."),
+    heard: float | None = HEARD,
+    occupied: float = OCCUPIED,
+    reading_noise_db: float = READING_NOISE,
+    shadowing_db: float | None = SHADOWING,
+) -> None:
+    """Say what a survey asks of its participants, what it promises, and what to expect of it."""
     from veilmap.surveys.design import Survey
     from veilmap.surveys.folder import SurveyFolder
 
+    surroundings = Surroundings(heard, occupied, reading_noise_db, shadowing_db)
     if what.is_dir():
-        _show_result(SurveyFolder(what))
+        _show_result(SurveyFolder(what), surroundings)
     else:
-        _show(Survey.load(what))
+        _show(Survey.load(what), surroundings)
 
 
 def _public(survey: "Survey", path: Path | None) -> "Buildings | None":
@@ -142,13 +168,22 @@ def _public(survey: "Survey", path: Path | None) -> "Buildings | None":
     return grid, public.heights(path, grid)
 
 
-def _show(survey: "Survey") -> None:
+def known_stations(path: Path, crs: str | None = None) -> "tuple[Station, ...]":
+    """The base stations of a file, with their beams and levels as far as it has them."""
+    from veilmap.ingest import read_stations
+    from veilmap.surveys.design import stations_of
+
+    listed = read_stations(path, crs)
+    return stations_of(listed.xyz, listed.bs.tolist(), listed.antennas, listed.level_db)
+
+
+def _show(survey: "Survey", surroundings: Surroundings) -> None:
     from veilmap.cli import tables
 
-    console.print(tables.survey_table(survey))
+    console.print(tables.survey_table(survey, surroundings))
 
 
-def _show_result(folder: "SurveyFolder") -> None:
-    _show(folder.survey)
+def _show_result(folder: "SurveyFolder", surroundings: Surroundings = USUAL) -> None:
+    _show(folder.survey, surroundings)
     console.print(f"{sentence(folder.promise.words)}.")
     console.print(f"The map is {folder.map_file}")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from veilmap.flower.deploy.processes import Process
     from veilmap.ingest import Check
     from veilmap.surveys.design import Survey
+    from veilmap.surveys.surroundings import Surroundings
 
 _STATIONS_SHOWN = 40
 
@@ -38,15 +39,31 @@ def demo_table(rows: Sequence[Row], seed: int) -> Table:
 
 
 def plan_table(plan: Mapping[str, Any]) -> Table:
-    """A plan for a promise, as `PrivacyPlan.as_dict` gives it."""
+    """Both ways to a promise, as `Ways.as_dict` gives them."""
+    rounds, one_sum = plan["rounds"], plan["one_sum"]
+    found = [
+        {"": "cannot work"} if rounds is None else _rounds_rows(rounds),
+        {"": "cannot work"} if one_sum is None else _one_sum_rows(one_sum),
+    ]
+    names = dict.fromkeys(name for rows in found for name in rows)
+    known = rounds or one_sum
+    people = rounds["users"] if rounds else one_sum["participants"]
+    title = f"{people:,} users with ε = {known['epsilon']:.3g}, δ = {known['delta']:g}"
+    rows = ([name, *(own.get(name, "") for own in found)] for name in names)
+    return _table(title, ["what", "~rounds of obstacles", "~one sum"], rows)
+
+
+def _rounds_rows(plan: Mapping[str, Any]) -> dict[str, str]:
+    """A plan of rounds, as `PrivacyPlan.as_dict` gives it."""
     asked = f"{plan['cohort']:,} of them a round, each in {plan['rounds_each']}"
     rows = {
-        "rounds": f"{plan['rounds']}; {asked}",
-        "clip": f"{plan['clip']:g}",
-        "gradient in an answer": f"with probability {plan['contribute']:g}",
+        "expected error": f"{plan['expected_error_db']:.2f} dB, {plan['expected_loss_db']:.2f} of"
+        " them by noise",
+        "messages": f"{plan['rounds']} rounds; {asked}",
         "noise on each sum": f"{plan['noise_multiplier']:.3g} × the largest contribution in every"
         " cell",
-        "expected loss": f"{plan['expected_loss_db']:.2f} dB",
+        "clip": f"{plan['clip']:g}",
+        "gradient in an answer": f"with probability {plan['contribute']:g}",
         "a user sends": f"{_bytes(plan['upload_bytes'])} a round ({plan['bits_a_cell']} bits a"
         f" cell), {_bytes(plan['sent_bytes'])} in all",
         "a user receives": f"{_bytes(plan['received_bytes'])} in all",
@@ -55,24 +72,56 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
     }
     if plan["contribute"] == 1:
         del rows["gradient in an answer"]
-    title = f"{plan['users']:,} users with ε = {plan['epsilon']:.3g}, δ = {plan['delta']:g}"
-    return _table(title, ["what", "~"], rows.items())
+    return rows
 
 
-def survey_table(survey: "Survey") -> Table:
-    """A survey's design, and what it asks and promises."""
+def _one_sum_rows(design: Mapping[str, Any]) -> dict[str, str]:
+    """A survey, as `Design.as_dict` of `compare.ways` gives it."""
+    return {
+        "expected error": f"{design['expected_error_db']:.2f} dB",
+        "messages": "one of each",
+        "noise on each sum": f"{design['noise_multiplier']:.3g} × the largest contribution in every"
+        " number",
+        "a user sends": f"{_bytes(design['upload_bytes'])}, once",
+        "points": f"{design['points']:,}, {design['spacing']:.3g} m apart,"
+        f" {design['participants_per_point']:.3g} users each",
+        "would change it": _changes(design["changes"]),
+    }
+
+
+def _changes(changes: Mapping[str, float]) -> str:
+    return "; ".join(f"{what}: {decibels:+.1f} dB" for what, decibels in changes.items())
+
+
+def survey_table(survey: "Survey", surroundings: "Surroundings") -> Table:
+    """A survey's design, what it asks and promises, and what to expect of its map."""
+    from veilmap.surveys.planning import changes, expected
+
     rows, columns = survey.grid.shape
+    what = expected(survey, surroundings)
+    heard = surroundings.heard_of(len(survey.stations))
+    others = {change.what: change.error_db for change in changes(survey, surroundings)}
     said = f"{survey.deviation / survey.clip:.3g} × the largest contribution in every number"
     content = {
-        "points": f"{rows} × {columns}, {survey.grid.cell_size:.0f} m apart",
+        "points": f"{rows} × {columns}, {what.spacing:.3g} m apart,"
+        f" {what.participants_per_point:.3g} participants each",
         "base stations": f"{len(survey.stations)}",
         "participants": f"{survey.participants:,} at least",
         "promise": f"ε = {survey.epsilon:g}, δ = {survey.delta:g} for all that one measured",
         "noise on the sum": said,
-        "a participant sends": f"{_bytes(4 * survey.numbers)}, once",
+        "a participant sends": f"{_bytes(what.upload_bytes)}, once",
+        "expected error": f"{what.error_db:.1f} dB, mean absolute, at readings of others",
+        "expected deviation": f"{what.deviation_db:.1f} dB of such readings around the map",
+        "would change it": _changes(others),
         "digest": survey.digest[:16],
     }
-    return _table(f"Survey {survey.id}", ["what", "~"], content.items())
+    table = _table(f"Survey {survey.id}", ["what", "~"], content.items())
+    table.caption = (
+        f"Expected if participants hear {heard:.3g} of {len(survey.stations)} base stations and"
+        f" are on {surroundings.occupied:.0%} of the area, and readings at one place differ by"
+        f" {surroundings.reading_noise_db:g} dB"
+    )
+    return table
 
 
 def audit_table(audit: Audit, path: Path) -> Table:

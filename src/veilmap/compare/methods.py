@@ -1,9 +1,7 @@
 """Who is compared: baselines, and our map in all its modes."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +34,7 @@ from veilmap.privacy.mechanisms import (
     NoNoise,
     UniformNoise,
 )
-from veilmap.surveys.design import FEWEST_ALONG, Survey, stations_of
+from veilmap.surveys.design import Survey, stations_of
 from veilmap.surveys.surveying import survey
 
 BASELINES: Mapping[str, Estimator] = {
@@ -132,21 +130,15 @@ class SurveyedMap(MapEstimator):
         """Survey the users of ``data``; where they are too few, with the fewest points."""
         west, east, south, north = self.grid.extent
         known = KnownStations.of(data)
-        design = partial(
-            Survey.design,
+        planned = Survey.design(
             (west, south, east, north),
             stations_of(known.xyz, known.ids.tolist()),
             participants=len(data.users),
             epsilon=self.epsilon,
             delta=self.delta,
+            coarsest=True,
             crs=self.grid.crs,
         )
-        try:
-            planned = design()
-        except ConfigurationError as error:
-            if error.parameter != "participants":
-                raise
-            planned = design(spacing=math.sqrt((east - west) * (north - south)) / FEWEST_ALONG)
         public = None if self.buildings is None else (self.grid, self.buildings)
         self.radio_map_ = survey(data, planned, self.seed, buildings=public).radio_map
         return self

@@ -3,6 +3,15 @@
 from veilmap.ingest.checking import Check, check
 from veilmap.ingest.ends import Stations
 from veilmap.ingest.options import Options
-from veilmap.ingest.readers import Reading, read, read_measurements
+from veilmap.ingest.readers import Reading, read, read_measurements, read_stations
 
-__all__ = ["Check", "Options", "Reading", "Stations", "check", "read", "read_measurements"]
+__all__ = [
+    "Check",
+    "Options",
+    "Reading",
+    "Stations",
+    "check",
+    "read",
+    "read_measurements",
+    "read_stations",
+]

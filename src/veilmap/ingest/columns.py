@@ -12,11 +12,14 @@ USER_PLACE = ("user_x", "user_y", "user_z", "latitude", "longitude", "altitude")
 BS_PLACE = ("bs_x", "bs_y", "bs_z", "bs_latitude", "bs_longitude", "bs_altitude")
 ANTENNA = ("azimuth", "beam_width")
 TABLE = (*IDS, *USER_PLACE, *BS_PLACE, "gain", "time")
-STATIONS = ("bs", *BS_PLACE, *ANTENNA)
+LEVEL = "level"
+STATIONS = ("bs", *BS_PLACE, *ANTENNA, LEVEL)
 
 # What a column may be called without being named, beside our own name for it.
 _IN_TABLES = {"gain": ("gain_db",)}
 _IN_STATIONS = {name: (name.removeprefix("bs_"),) for name in BS_PLACE}
+_IN_STATIONS |= {"azimuth": ("azimuth_deg",), "beam_width": ("beam_width_deg",)}
+_IN_STATIONS |= {LEVEL: ("level_db",)}
 
 _COLUMNS_SHOWN = 12
 

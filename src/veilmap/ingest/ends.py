@@ -22,13 +22,14 @@ class Stations:
     """Base stations of a file of their own.
 
     Positions, (B, 3), are in metres of the measurements' coordinate system; azimuths (clockwise
-    from north) and beam widths are NaN where the file does not say.
+    from north), beam widths and the nominal gains 100 m away are NaN where the file does not say.
     """
 
     bs: Array
     xyz: Floats
     azimuth_deg: Floats
     beam_width_deg: Floats
+    level_db: Floats
 
     @property
     def antennas(self) -> Antennas | None:
@@ -44,6 +45,11 @@ class StationList:
     place: Place
     azimuth_deg: Floats
     beam_width_deg: Floats
+    level_db: Floats
+
+    def at(self, xyz: Floats) -> Stations:
+        """The same at positions in metres, (B, 3)."""
+        return Stations(self.bs, xyz, self.azimuth_deg, self.beam_width_deg, self.level_db)
 
 
 def listed_stations(file: TableFile, given: Mapping[str, str]) -> StationList:
@@ -78,11 +84,15 @@ def listed_stations(file: TableFile, given: Mapping[str, str]) -> StationList:
     _refuse(raw, ~known, "a position or height is missing")
     _refuse(raw, place.off_earth(), OFF_EARTH)
     unknown = np.full(len(raw), np.nan)
-    azimuth, width = (numbers[n].values if n in numbers else unknown for n in columns.ANTENNA)
+    azimuth, width, level = (
+        numbers[name].values if name in numbers else unknown
+        for name in (*columns.ANTENNA, columns.LEVEL)
+    )
     _refuse(raw, np.isinf(azimuth), f"{names.get('azimuth')} is not finite")
     reason = f"{names.get('beam_width')} is not over 0° and at most 360°"
     _refuse(raw, impossible_widths(width), reason)
-    return StationList(bs, place, azimuth, width)
+    _refuse(raw, np.isinf(level), f"{names.get(columns.LEVEL)} is not finite")
+    return StationList(bs, place, azimuth, width, level)
 
 
 def _refuse(raw: RawTable, wrong: Bools, reason: str) -> None:
@@ -110,13 +120,13 @@ def ends_of_links(rows: Rows, listed: StationList | None, sieve: Sieve, options:
     assert bs is not None  # rows have positions of base stations where no list has
     with about(path):
         crs = positions.common_system(user, bs, options.crs)
-    user_xyz, user_lost = _in_metres(user, crs, options.user_height, path)
-    bs_xyz, bs_lost = _in_metres(bs, crs, options.bs_height, options.stations or path)
+    user_xyz, user_lost = in_metres(user, crs, options.user_height, path)
+    bs_xyz, bs_lost = in_metres(bs, crs, options.bs_height, options.stations or path)
     degrees, bs_degrees = _degrees(user), _degrees(bs)
     far, stations = f"a position is too far off for {crs}", None
     sieve.take_out(far, user_lost)
     if listed is not None:
-        stations = Stations(listed.bs, bs_xyz, listed.azimuth_deg, listed.beam_width_deg)
+        stations = listed.at(bs_xyz)
         heard = rows.ids["bs"]
         number = places(heard.distinct, in_order(listed.bs.tolist()))[heard.codes]
         sieve.take_out("the base station is not in the list of stations", number < 0)
@@ -137,7 +147,7 @@ def _leave_out_long(user_xyz: Floats, bs_xyz: Floats, limit: float, sieve: Sieve
     sieve.take_out(f"the base station is more than {limit:,g} m away", long, expected=True)
 
 
-def _in_metres(
+def in_metres(
     place: Place, crs: str | None, height: float | None, path: Path
 ) -> tuple[Floats, Bools]:
     """Positions, (n, 3), and where there is one in the file but none in ``crs``."""

@@ -12,9 +12,10 @@ from veilmap._util import files
 from veilmap._util.arrays import Array, Floats, Ints
 from veilmap.data.measurements import BadRows, BadRowsError, Measurements, describe
 from veilmap.errors import ConfigurationError, DataError
+from veilmap.geometry import coordinates
 from veilmap.ingest import columns
 from veilmap.ingest.csv_files import CsvFile
-from veilmap.ingest.ends import Stations, ends_of_links, listed_stations
+from veilmap.ingest.ends import Stations, ends_of_links, in_metres, listed_stations
 from veilmap.ingest.options import Options, Quantity
 from veilmap.ingest.rows import Rows, Sieve, parsed_rows
 from veilmap.ingest.tables import GeoPackageFile, ParquetFile, TableFile
@@ -116,6 +117,22 @@ def read(path: str | Path, options: Options) -> Reading:
     degrees = None if ends.degrees is None else ends.degrees[sieve.kept]
     stations, notes = ends.stations, (*raw.notes, *ends.notes)
     return Reading(raw.path, measurements, *account, names, options, time, degrees, stations, notes)
+
+
+def read_stations(path: str | Path, crs: str | None = None) -> Stations:
+    """The base stations of a file, in metres of ``crs``, or of the plane that it has them in."""
+    listed = listed_stations(opened(Path(path)), {})
+    if listed.place.z is None:
+        raise DataError(f"{path} does not say how high base stations are: it needs a column z")
+    if crs is None and listed.place.degrees:
+        raise ConfigurationError(
+            f"{path} has latitudes and longitudes: name the coordinate system of the metres as crs",
+            "crs",
+        )
+    xyz, lost = in_metres(listed.place, crs and coordinates.checked(crs), None, Path(path))
+    if lost.any():
+        raise DataError(f"{path}: base station {listed.bs[lost.argmax()]} is too far off for {crs}")
+    return listed.at(xyz)
 
 
 def _require_any(rows: Rows, sieve: Sieve, options: Options) -> None:

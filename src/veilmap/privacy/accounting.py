@@ -18,6 +18,9 @@ from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism, NoGuarantee
 
 _LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
 _ROUNDING = 4.0  # s of `gaussian_deviation`, in steps of the lattice
+LEAST_DEVIATION = 4 * _ROUNDING
+"""Above which `gaussian_deviation` and `gaussian_epsilon` are exact."""
+
 _NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
 
 _SEEDED = "no promise: the noise is computable from the seed (study)"
@@ -142,7 +145,7 @@ def gaussian_distance(deviation: float, sensitivity: float) -> float:
     The continuous part of the noise, as `gaussian_deviation` has it, is what the proof counts on;
     so nobody tells the two apart better than N(0, 1) from N(μ, 1).
     """
-    if deviation <= 4 * _ROUNDING:
+    if deviation <= LEAST_DEVIATION:
         raise PrivacyError(f"noise of deviation {deviation:g} is too coarse for the lattice")
     return sensitivity / math.sqrt(deviation**2 - _ROUNDING**2)
 

@@ -18,7 +18,9 @@ from veilmap._util.plain import from_plain, plain, to_plain
 from veilmap.data.antennas import Antennas
 from veilmap.errors import ConfigurationError, DataError, VeilmapError
 from veilmap.geometry.grid import Grid
-from veilmap.privacy.accounting import gaussian_deviation
+from veilmap.privacy.accounting import LEAST_DEVIATION, gaussian_deviation, gaussian_epsilon
+from veilmap.privacy.mechanisms.lattice import LARGEST_DEVIATION
+from veilmap.surveys.surroundings import USUAL, Surroundings
 
 RECEIVER_HEIGHT = 1.5
 """Of every participant, in metres above ground: phones do not tell theirs well."""
@@ -29,9 +31,13 @@ _REFERENCE = 100.0  # metres; where a station's nominal level applies
 LEVEL_RANGES = 4
 """How many times the residual range the level of a station is told in."""
 
-_POINT_NOISE_DB = 12.0  # of one point at the spacing that `Survey.design` chooses
+_POINT_NOISE_DB = 6.0  # of one point, where participants are, as `Survey.design` spaces them
 FEWEST_ALONG = 4  # points along the area's side; fewer say no more than a distance law
 _MOST_ENTRIES = 250_000  # stations times points: 2 MB a participant
+
+_FARTHEST = 100_000.0  # metres from the area; nobody hears such a base station
+_ENTRIES_HEARD = 5  # of a participant for each station heard: four points and the level
+_LOST_TO_ROUNDING = 0.05  # of a contribution at most
 
 _LARGEST_CLIP = 2**20
 _MOST_NUMBERS = 50_000_000  # 200 MB a participant: surely a slip of units
@@ -137,6 +143,11 @@ class Survey:
         """Length of a contribution: two for each station and point, and two for its level."""
         return 2 * len(self.stations) * (self.grid.cells + 1)
 
+    @property
+    def upload_bytes(self) -> int:
+        """What a participant sends, once: four bytes a number."""
+        return 4 * self.numbers
+
     @cached_property
     def deviation(self) -> float:
         """σ of the discrete Gaussian noise on the sum, in steps of the lattice."""
@@ -200,8 +211,9 @@ class Survey:
         participants: int,
         epsilon: float,
         delta: float = 1e-6,
-        heard: float | None = None,
+        surroundings: Surroundings = USUAL,
         spacing: float | None = None,
+        coarsest: bool = False,
         crs: str | None = None,
         id: str = "survey",
     ) -> "Survey":
@@ -215,46 +227,97 @@ class Survey:
         participants : int
             Whose sum is to be opened, at least.
         epsilon, delta : float
-        heard : float, optional
-            How many base stations a participant hears; by default half of them.
+        surroundings : Surroundings
+            How many base stations a participant hears, and where participants are.
         spacing : float, optional
-            Metres between points; by default where the noise of one is 12 dB, which the map's
-            smoothness then averages out.
+            Metres between points; by default where the noise of one is 6 dB among participants,
+            which the map's smoothness then averages out.
+        coarsest : bool
+            Take the fewest points where participants are too few, instead of refusing.
         crs : str, optional
         id : str
         """
-        west, south, east, north = (checks.number("area", edge) for edge in area)
-        if not (west < east and south < north):
-            raise ConfigurationError("area is (west, south, east, north) in metres", "area")
-        corners = [(west, south), (east, north)]
+        corners = _corners(area)
+        (west, south), (east, north) = corners
         ground = (east - west) * (north - south)
-        heard = len(stations) / 2 if heard is None else checks.number("heard", heard, above=0)
-        heard = min(max(heard, 1.0), float(max(len(stations), 1)))
         trial = cls(id, Grid(1.0, (1, 1)), tuple(stations), participants, epsilon, delta)
-        side = math.sqrt(ground)
-        finest, widest = math.sqrt(ground * len(stations) / _MOST_ENTRIES), side / FEWEST_ALONG
+        _check_near(trial.stations, corners)
+        trial = trial._drawable(surroundings.heard_of(len(trial.stations)))
+        finest = math.sqrt(ground * len(trial.stations) / _MOST_ENTRIES)
+        widest = math.sqrt(ground) / FEWEST_ALONG
         if spacing is None:
-            spacing = max(math.sqrt(trial.noise_db(ground, heard) / _POINT_NOISE_DB), finest)
-            if spacing > widest:
-                raise ConfigurationError(
-                    f"{participants} participants with ε = {epsilon:g} tell points {spacing:.0f} m"
-                    f" apart from the noise, and the area is {side:.0f} m wide: ask"
-                    f" {math.ceil(participants * (spacing / widest) ** 2)} participants, or a"
-                    " larger ε",
-                    "participants",
-                )
-        checks.number("spacing", spacing, least=finest, most=widest)
+            wanted = math.sqrt(trial.noise_db(ground, surroundings) / _POINT_NOISE_DB)
+            if wanted > widest and not coarsest:
+                raise trial._too_few(wanted, widest)
+            spacing = min(max(wanted, finest), widest)
+        spacing = checks.number("spacing", spacing, above=0)
+        if not finest <= spacing <= widest:
+            raise trial._wrongly_spaced(spacing, ground, finest, widest)
         return replace(trial, grid=Grid.covering(corners, spacing, crs=crs))
 
-    def noise_db(self, ground: float, heard: float) -> float:
-        """Noise in dB at a point of 1 m², of ``ground`` m² over which participants are spread.
+    def noise_db(self, ground: float, surroundings: Surroundings = USUAL) -> float:
+        """Noise in dB at a point of 1 m² among participants, in an area of ``ground`` m².
 
         A participant who hears k of S stations puts 1 / √(k (4/9 + level_weight²)) at each, as
         bilinear shares have a mean square sum of 4/9; an angle of 1 is range / 2π dB.
         """
+        heard = surroundings.heard_of(len(self.stations))
         each = 1 / math.sqrt(heard * (4 / 9 + self.level_weight**2))
-        told = self.participants * heard / len(self.stations) * each / ground
+        occupied = surroundings.occupied * ground
+        told = self.participants * heard / len(self.stations) * each / occupied
         return self.range_db / (2 * math.pi) * self.deviation / self.clip / told
+
+    def _drawable(self, heard: float) -> "Survey":
+        """The same on a lattice that is coarse enough for its noise to be drawn."""
+        if self.deviation <= LARGEST_DEVIATION:
+            return self
+        least = math.ceil(math.sqrt(2 * _ENTRIES_HEARD * heard) / 2 / _LOST_TO_ROUNDING)
+        clip = int(self.clip * (LARGEST_DEVIATION - 1) / self.deviation)
+        if clip < least:
+            nearest = gaussian_epsilon(LARGEST_DEVIATION - 1, self.delta, least)
+            raise ConfigurationError(
+                f"noise for ε = {self.epsilon:g} drowns the whole numbers that it is added to:"
+                f" ask for ε = {_rounded_up(nearest)} at least",
+                "epsilon",
+            )
+        return replace(self, clip=clip)
+
+    def _too_few(self, wanted: float, widest: float) -> ConfigurationError:
+        """Points so far apart that the noise leaves something are too far apart."""
+        side, factor = FEWEST_ALONG * widest, (wanted / widest) ** 2
+        enough = f"{math.ceil(self.participants * factor)} participants"
+        deviation = self.deviation / factor
+        if deviation > LEAST_DEVIATION:
+            epsilon = gaussian_epsilon(deviation, self.delta, self.clip)
+            enough += f", or for ε = {_rounded_up(epsilon)}"
+        return ConfigurationError(
+            f"{self.participants} participants with ε = {self.epsilon:g} tell points"
+            f" {wanted:.0f} m apart from the noise, and the area is {side:.0f} m wide: ask for"
+            f" {enough}",
+            "participants",
+        )
+
+    def _wrongly_spaced(
+        self, spacing: float, ground: float, finest: float, widest: float
+    ) -> ConfigurationError:
+        """A spacing that makes contributions huge, or no map."""
+        if finest > widest:
+            return ConfigurationError(
+                f"{len(self.stations)} base stations are too many for one survey: take"
+                f" {_MOST_ENTRIES // FEWEST_ALONG**2} at most",
+                "stations",
+            )
+        if spacing > widest:
+            why = f"are fewer than {FEWEST_ALONG} along a side of {FEWEST_ALONG * widest:.0f} m"
+            nearest = f"{widest:.4g} m at most"
+        else:
+            points = ground / spacing**2
+            size = 8e-6 * points * len(self.stations)
+            why = f"are {points:,.0f}, and {size:,.3g} MB a participant"
+            nearest = f"{_rounded_up(finest)} m at least"
+        return ConfigurationError(
+            f"points {spacing:.4g} m apart {why}: take a spacing of {nearest}", "spacing"
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the design as JSON."""
@@ -274,9 +337,15 @@ class Survey:
 
 
 def stations_of(
-    positions: ArrayLike, ids: Sequence[object], antennas: Antennas | None = None
+    positions: ArrayLike,
+    ids: Sequence[object],
+    antennas: Antennas | None = None,
+    levels: ArrayLike | None = None,
 ) -> tuple[Station, ...]:
-    """Base stations with the default nominal law, from their positions, (S, 3)."""
+    """Base stations with the default nominal law, from their positions, (S, 3).
+
+    ``levels`` are nominal gains 100 m away, (S,), NaN for the default.
+    """
     looks: dict[str, tuple[float, float]] = {}
     if antennas is not None:
         pairs = zip(antennas.azimuths, antennas.beam_widths, strict=True)
@@ -286,4 +355,42 @@ def stations_of(
         azimuth, width = looks.get(name, (None, None))
         place = float(x), float(y), float(z)
         found.append(Station(name, *place, azimuth_deg=azimuth, beam_width_deg=width))
-    return tuple(found)
+    if levels is None:
+        return tuple(found)
+    known = zip(found, checks.floats("levels", levels), strict=True)
+    return tuple(own if np.isnan(db) else replace(own, level_db=db) for own, db in known)
+
+
+def _corners(area: Sequence[float]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """South-west and north-east of an area, checked."""
+    edges = [checks.number("area", edge) for edge in area]
+    if len(edges) != 4 or not (edges[0] < edges[2] and edges[1] < edges[3]):
+        raise ConfigurationError("area is (west, south, east, north) in metres", "area")
+    west, south, east, north = edges
+    if min(east - west, north - south) < NEAREST:
+        raise ConfigurationError(
+            f"area is {east - west:.3g} m wide and {north - south:.3g} m high: give its edges in"
+            " metres of a projected coordinate system, not in degrees",
+            "area",
+        )
+    return (west, south), (east, north)
+
+
+def _check_near(stations: Sequence[Station], corners: Sequence[tuple[float, float]]) -> None:
+    """Base stations that nobody in the area hears are in other coordinates than the area."""
+    places = np.array([(one.x, one.y) for one in stations])
+    low, high = np.array(corners)
+    apart = np.hypot(*(places - np.clip(places, low, high)).T)
+    worst = int(apart.argmax())
+    if apart[worst] > _FARTHEST:
+        raise ConfigurationError(
+            f"base station {stations[worst].id} is {apart[worst] / 1000:,.0f} km from the area:"
+            " give both in the same coordinate system, in metres",
+            "stations",
+        )
+
+
+def _rounded_up(value: float) -> str:
+    """Three digits, of no smaller number."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / unit - 1e-9) * unit:.3g}"

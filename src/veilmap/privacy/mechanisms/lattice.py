@@ -24,7 +24,8 @@ from veilmap.privacy.noise import Draw
 _BITS = 128  # of the cumulative table: no value's probability is off by more than 2⁻¹²⁸
 _GUIDE_BITS = 12
 _SPARE = 64  # words for the lower halves; needed about once in 2⁵⁰ numbers
-_LARGEST = 20_000.0  # deviations above this make tables of more than half a million entries
+LARGEST_DEVIATION = 20_000.0
+"""Larger ones make tables of more than half a million entries."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ class DiscreteGaussian:
 @lru_cache(maxsize=1024)
 def discrete_gaussian(deviation: float) -> DiscreteGaussian:
     """The sampler for σ = ``deviation``, with its table."""
-    if not 0 < deviation <= _LARGEST:
+    if not 0 < deviation <= LARGEST_DEVIATION:
         raise ConfigurationError(
             f"noise of deviation {deviation:.3g} on the lattice is not between 0 and"
-            f" {_LARGEST:g}: choose fewer levels or a larger cohort"
+            f" {LARGEST_DEVIATION:g}: choose fewer levels or a larger cohort"
         )
     table = _cumulative(deviation)
     high = np.array([entry >> 64 for entry in table], dtype=np.uint64)
