@@ -201,8 +201,9 @@ _MECHANISMS: Mapping[str, Callable[[ComparisonSettings], Mechanism]] = {
 ONE_SUM = "one-sum"
 OURS = (*_MECHANISMS, ONE_SUM)
 
-# Where the server sees uploads there can be no field, see `train`.
-_WITHOUT_FIELD = ("uniform", "aligned")
+# Where the server sees uploads there can be no field, see `train`; under a guarantee one sum is
+# better spent on a survey.
+_WITHOUT_FIELD = ("uniform", "aligned", "aggregate")
 
 
 @dataclass
