@@ -262,7 +262,7 @@ def test_our_modes_take_the_model_chosen_on_validation_rows_once(monkeypatch):
             assert own[name].mae_db == pytest.approx(np.abs(wrong).mean(), rel=1e-9), name
 
 
-def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
+def test_fields_are_learned_where_only_sums_are_seen_and_nothing_is_promised(monkeypatch):
     trials = [
         ModelTrial(ModelChoice(obstacles=False, residual=20.0), 1.0, np.full(4, 0.25)),
         ModelTrial(ModelChoice(obstacles=False), 5.0, np.full(4, 1.25)),
@@ -277,7 +277,7 @@ def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
     assert found == {
         "central": with_field,
         "federated": with_field,
-        "aggregate": with_field,
+        "aggregate": without,
         "uniform": without,
         "aligned": without,
         "one-sum": "",
