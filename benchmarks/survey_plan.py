@@ -2,12 +2,13 @@
 
 python benchmarks/survey_plan.py                         # synthetic cities
 python benchmarks/survey_plan.py links.parquet --users 500,2000 --heard 19
-python benchmarks/survey_plan.py --cities 20,21 --fit    # `veilmap.surveys.planning.CURVE`
+python benchmarks/survey_plan.py --cities 10,11,12,13,14,15 --users 500,2000,8000 \\
+    --heard-of 200/200,50/200,19/29,2/6 --fit            # `veilmap.surveys.planning.CURVE`
 
 Of a file one user in five is tested, and as many of the others take part as --users says.
-Designs are made from public numbers: of a city that its users are spread over all of it, hear
---links stations and have readings with 3 dB of noise; of a file only --heard, if it is named.
-Trials are kept in --out and not repeated. Three cities take twenty minutes on one core.
+Designs are made from public numbers: of a city that its users are spread over all of it, how many
+of its stations they hear, and that readings have 3 dB of noise; of a file only --heard, if it is
+named. Trials are kept in --out and not repeated. Three cities take ten minutes on one core.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property, lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ class Trial:
     users: int
     epsilon: float
     heard: float | None
+    stations: int = 200  # of a city
     spacing: float = 1.0  # in units of the spacing that the design chooses
 
     @property
@@ -56,7 +59,7 @@ class Trial:
         chosen = self._designed(coarsest=True)
         if self.spacing == 1:
             return chosen
-        grid, _ = public(self.where)
+        grid, _ = public(self.where, self.stations)
         widest = math.sqrt(grid.cells) / FEWEST_ALONG  # cells of 1 m
         return self._designed(spacing=min(self.spacing * chosen.grid.cell_size, widest))
 
@@ -70,7 +73,7 @@ class Trial:
         return False
 
     def _designed(self, **options: Any) -> vm.Survey:
-        grid, stations = public(self.where)
+        grid, stations = public(self.where, self.stations)
         west, east, south, north = grid.extent
         return vm.Survey.design(
             (west, south, east, north),
@@ -89,10 +92,10 @@ def _file(path: str) -> tuple[Measurements, Measurements]:
 
 
 @lru_cache(maxsize=64)
-def public(where: str) -> tuple[vm.Grid, tuple[vm.Station, ...]]:
+def public(where: str, stations: int) -> tuple[vm.Grid, tuple[vm.Station, ...]]:
     """The area, by cells of a metre, and its base stations."""
     if where.isdigit():
-        scene = vm.Scene.synthetic(int(where))
+        scene = vm.Scene.synthetic(int(where), base_stations=stations)
         places, ids = scene.base_stations, tuple(range(len(scene.base_stations)))
         corners = np.reshape(scene.grid.extent, (2, 2)).T
         return vm.Grid.covering(corners, 1.0), stations_of(places, ids)
@@ -102,12 +105,13 @@ def public(where: str) -> tuple[vm.Grid, tuple[vm.Station, ...]]:
 
 @lru_cache(maxsize=1)
 def measured_by(
-    where: str, users: int, heard: float | None, seed: int
+    where: str, users: int, heard: float | None, stations: int, seed: int
 ) -> tuple[Measurements, Measurements]:
     """Everybody's readings, and those of unseen users; of a file, other users for each seed."""
     if where.isdigit():
-        scene, city = vm.Scene.synthetic(int(where)), int(where)
-        own = {"links_per_user": int(heard or 200), "noise_db": NOISE_DB}
+        city, links = int(where), int(heard or stations)
+        scene = vm.Scene.synthetic(city, base_stations=stations)
+        own = {"links_per_user": links, "noise_db": NOISE_DB}
         return (
             scene.measure(users=users, seed=2 * city, **own),
             scene.measure(users=TESTED, seed=2 * city + 1, **own),
@@ -122,7 +126,8 @@ def measure(trial: Trial, seeds: int) -> dict[str, float]:
     design, found = trial.design, []
     for seed in range(seeds):
         drawn = 0 if trial.where.isdigit() else seed
-        train, test = measured_by(trial.where, trial.users, trial.heard, drawn)
+        whom = trial.where, trial.users, trial.heard, trial.stations, drawn
+        train, test = measured_by(*whom)
         radio_map = vm.survey(train, design, seed).radio_map
         wrong = np.abs(radio_map.predict_links(test) - test.gain_db)
         deviation = radio_map.deviation(test.user_xyz, test.bs_xyz, test.bs)
@@ -148,13 +153,22 @@ def fit(trials: Sequence[tuple[Trial, float]]) -> Curve:
 
 def trials(given: argparse.Namespace) -> Iterator[Trial]:
     """What is asked for."""
-    places = [given.data] if given.data else given.cities.split(",")
-    for where in places:
-        for heard in [given.heard] if given.data else map(float, given.links.split(",")):
-            for users in map(int, given.users.split(",")):
-                for epsilon in map(float, given.epsilon.split(",")):
-                    for spacing in map(float, given.spacing.split(",")):
-                        yield Trial(where, users, epsilon, heard, spacing)
+    crowds = (
+        [(0, given.heard)] if given.data else [_crowd(one) for one in given.heard_of.split(",")]
+    )
+    for where, (stations, heard), users, epsilon, spacing in product(
+        [given.data] if given.data else given.cities.split(","),
+        crowds,
+        map(int, given.users.split(",")),
+        map(float, given.epsilon.split(",")),
+        map(float, given.spacing.split(",")),
+    ):
+        yield Trial(where, users, epsilon, heard, stations, spacing)
+
+
+def _crowd(text: str) -> tuple[int, float]:
+    heard, stations = text.split("/")
+    return int(stations), float(heard)
 
 
 def main() -> None:
@@ -165,7 +179,7 @@ def main() -> None:
     parser.add_argument("--cities", default="10,11,12")
     parser.add_argument("--users", default="500,2000,8000,20000")
     parser.add_argument("--epsilon", default="1,2,8")
-    parser.add_argument("--links", default="200", help="of each user of a city")
+    parser.add_argument("--heard-of", default="200/200", help="stations of a city: heard/there")
     parser.add_argument(
         "--heard", type=float, help="stations that a participant hears; default: half"
     )

@@ -92,6 +92,53 @@ def test_surveys_of_the_same_people_are_counted_together(town, command, design):
         assert not (town / "fourth" / "ledger.json").exists()
 
 
+def test_a_design_says_what_to_expect(town, command, design):
+    _, first, _ = design()
+    _, noisy, _ = design("--reading-noise", "9")
+    _, many, _ = design("--participants", "5000")
+    assert figure(noisy) > figure(first) > figure(many)
+    _, shown, _ = command("survey", "show", "survey.json")
+    assert figure(shown) == figure(many)
+    _, shown, _ = command("survey", "show", "survey.json", "--reading-noise", "9")
+    assert figure(shown) > figure(many)
+    for words in ("participant sends", "kB", "10,000 participants", "ε = 8", "m apart"):
+        assert words in " ".join(shown.split())
+    code, _, err = command("survey", "show", "survey.json", "--occupied", "2")
+    assert code == 2
+    assert "--occupied" in err
+
+
+def figure(shown):
+    """The error in dB that a table expects."""
+    return float(shown.split("expected error")[1].split()[0])
+
+
+def test_beams_and_levels_of_base_stations_are_read(town, command, design):
+    (town / "sites.csv").write_text(
+        "bs,x,y,z,azimuth,beam_width,level\nnorth,500,900,20,180,70,-61\nsouth,400,100,20,,,\n"
+    )
+    assert design()[0] == 0
+    north, south = json.loads((town / "survey.json").read_text())["stations"]
+    assert (north["azimuth_deg"], north["beam_width_deg"], north["level_db"]) == (180, 70, -61)
+    assert (south["azimuth_deg"], south["beam_width_deg"], south["level_db"]) == (None, None, -75)
+    assert design("--level", "-60")[0] == 0
+    stations = json.loads((town / "survey.json").read_text())["stations"]
+    assert {one["level_db"] for one in stations} == {-60}
+
+
+def test_base_stations_in_degrees_need_a_coordinate_system(town, design):
+    (town / "sites.csv").write_text("bs,latitude,longitude,z\nnorth,48.14,11.575,20\n")
+    code, _, err = design()
+    assert code == 2
+    assert "--crs" in err
+    # Which is that of the area as well.
+    code, _, err = design("--crs", "EPSG:32632")
+    assert code == 2
+    assert "north" in err
+    code, _, err = design("--crs", "EPSG:32632", "--area", "690000,5334000,692000,5336000")
+    assert code == 0, err
+
+
 def test_its_map_is_exported_with_its_uncertainty(town, command, design):
     design()
     command("survey", "run", "links.parquet", "--survey", "survey.json", "--out", "town")
@@ -121,6 +168,13 @@ def test_a_study_promises_nothing(town, command, design):
     ("changes", "named"),
     [
         (("--participants", "3", "--epsilon", "0.1"), "--participants"),
+        (("--epsilon", "0.0001", "--participants", "9999999"), "--epsilon"),
+        (("--area", "11.5,48.1,11.6,48.2"), "--area"),
+        (("--area", "690000,5334000,692000,5336000"), "--stations"),
+        (("--heard", "0"), "--heard"),
+        (("--occupied", "1.5"), "--occupied"),
+        (("--reading-noise", "-1"), "--reading-noise"),
+        (("--shadowing", "-1"), "--shadowing"),
         (("--area", "0,0,1000"), "--area"),
         (("--area", "0,1000,1000,0"), "--area"),
         (("--stations", "none.csv"), "none.csv"),

@@ -1,3 +1,4 @@
+import math
 import sys
 
 import numpy as np
@@ -12,7 +13,7 @@ from refusals import refused
 from tablefiles import CITY, STATIONS, links, walk, write, write_points, write_stations
 from veilmap.data.measurements import BadRowsError
 from veilmap.errors import ConfigurationError, DataError, MissingExtraError
-from veilmap.ingest import check, read_measurements
+from veilmap.ingest import check, read_measurements, read_stations
 
 WALK = {"gain": "rsrp", "bs": "cell"}
 
@@ -671,3 +672,32 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch, 
             read_walk(tmp_path)
         else:
             read_measurements(tmp_path / "walk.gpkg")
+
+
+def test_stations_are_read_by_themselves(tmp_path):
+    sites = tmp_path / "sites.csv"
+    sites.write_text("bs,x,y,z,azimuth_deg,beam_width,level\nA,10,20,30,90,,-60\n7,40,50,25,,,\n")
+    found = read_stations(sites)
+    assert found.bs.tolist() == ["A", "7"]
+    np.testing.assert_array_equal(found.xyz, [[10, 20, 30], [40, 50, 25]])
+    np.testing.assert_array_equal(found.level_db, [-60, np.nan])
+    assert found.antennas.stations == ("A",)
+    assert found.antennas.azimuths == (90.0,)
+    for text, *named in (
+        ("bs,x,y\nA,1,2\n", "z"),
+        ("bs,x,y,z\nA,1,2,3\nA,1,2,3\n", "line 3", "A"),
+        ("bs,x,y,z,level\nA,1,2,3,inf\n", "line 2", "level"),
+        ("bs,x,y,z,beam_width\nA,1,2,3,400\n", "line 2", "beam_width"),
+    ):
+        sites.write_text(text)
+        with refused(DataError, sites, *named):
+            read_stations(sites)
+
+
+def test_stations_in_degrees_are_read_in_a_named_system(tmp_path):
+    path = write_stations(tmp_path / "sites.csv")
+    with refused(ConfigurationError, path, parameter="crs"):
+        read_stations(path)
+    xyz = read_stations(path, "EPSG:32632").xyz
+    # 0.01° of latitude are 1,112 m, and 0.005° of longitude 371 m at 48° north.
+    assert np.hypot(*(xyz[0] - xyz[1])[:2]) == pytest.approx(math.hypot(1112, 371), rel=2e-3)

@@ -18,10 +18,12 @@ AREA = (0.0, 0.0, 1000.0, 1000.0)
 MASTS = stations_of([(200.0, 300.0, 30.0), (700.0, 800.0, 30.0)], ["a", "b"])
 
 
-def designed(participants=4000, epsilon=4.0, surroundings=planning.USUAL, **changes):
+def designed(
+    participants=4000, epsilon=4.0, surroundings=planning.USUAL, stations=MASTS, **changes
+):
     return Survey.design(
         AREA,
-        MASTS,
+        stations,
         participants=participants,
         epsilon=epsilon,
         surroundings=surroundings,
@@ -57,20 +59,32 @@ def kriging_variance(spacing, noise_variance, variance, reach, along=7):
     return float(variance - told.mean())
 
 
-@pytest.mark.parametrize(("participants", "epsilon"), [(2000, 1.0), (8000, 2.0), (30_000, 8.0)])
+@pytest.mark.parametrize(("participants", "epsilon"), [(1000, 1.0), (4000, 2.0), (15_000, 8.0)])
 def test_it_expects_what_dense_kriging_leaves_open(participants, epsilon):
     told = Surroundings(occupied=1.0, reading_noise_db=0.5, shadowing_db=8.0)
-    survey = designed(participants, epsilon, told)
+    survey = designed(participants, epsilon, told, MASTS[:1])
     spacing = survey.grid.cell_size
     variance, reach = planning._shadowing(survey, told, planning.CURVE)
     found = (expected(survey, told).error_db / planning._TAILS) ** 2
     within = kriging_variance(spacing, 0.0, variance, reach, along=1)  # between points
     noise = survey.noise_db(1e6, told) / spacing**2
     shortened = math.exp(-((2 * math.pi / 80) ** 2) * within / 2)
-    read = within * 1e6 / (participants / 2) / spacing**2
+    read = within * 1e6 / participants / spacing**2
     open_ = kriging_variance(spacing, (noise / shortened) ** 2 + read, variance, reach)
     # The law costs a little more, and waves beyond the area are missing.
     assert 0.85 * open_ < found < 1.35 * open_
+
+
+@pytest.mark.parametrize("masts", [1, 2, 40])
+def test_what_masts_have_in_common_leaves_each_its_variance(masts):
+    places = np.random.default_rng(0).uniform(0, 1000, (masts, 3))
+    survey = designed(stations=stations_of(np.repeat(places, 2, axis=0), range(2 * masts)))
+    k = np.geomspace(1e-3, 1.0, 20)
+    (share, common), (rest, own) = planning._alike(survey, k)
+    np.testing.assert_allclose(share + rest, 1.0)
+    np.testing.assert_allclose(share * common + rest * own, 1.0)
+    assert (np.diff(share) >= 0).all()  # of shorter waves less is common
+    assert share[0] == pytest.approx(1 / masts)
 
 
 def test_more_people_a_larger_epsilon_and_calmer_ground_are_better():

@@ -6,7 +6,8 @@ as shadowing has (Gudmundson, 1991), so its spectrum in the plane is 2π v ℓ²
 of it a survey with points s apart can tell is the error of a Wiener filter: waves shorter than the
 spacing are lost, and the others stand against the noise of privacy and of the readings. Longer
 links vary less, as nearly all of them are blocked, and their shadows reach further: v has the
-share of clear links after 3GPP TR 38.901, and ℓ grows with the distance.
+share of clear links after 3GPP TR 38.901, and ℓ grows with the distance. Near base stations have
+long waves in common, and tell them together.
 
 `benchmarks/survey_plan.py` fits the constants to synthetic cities, and compares what is expected
 with what surveys measure.
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from veilmap._util.arrays import Floats
 from veilmap.geometry.grid import Grid
 from veilmap.surveys.design import NEAREST, Survey
 from veilmap.surveys.surroundings import USUAL, Surroundings
@@ -26,6 +28,7 @@ _ALONG = 20  # places along a side of the area, at which distances to base stati
 
 _CLEAR_M, _SURE_M = 63.0, 18.0  # of the share of clear links: 3GPP TR 38.901, table 7.4.2-1, UMa
 _OPEN_DB = 4.0  # shadowing among clear links: ibid., table 7.4.1-1; of blocked ones: in the curve
+_OWN, _SLOWER = 0.2, 1.5  # what masts have not in common, as in `model.field_prior`
 _LEVEL_DB = 15.0  # how far the posterior lets a station's level lie from the others'
 
 # The mean absolute error of a Gaussian is 0.80 of its deviation; shadows have heavier tails.
@@ -41,7 +44,7 @@ class Curve:
     laws: float  # what distance laws cost, as a multiple of the noise's share in them
 
 
-CURVE = Curve(28.7, 0.284, 1.6)
+CURVE = Curve(35.5, 0.48, 1.6)
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,28 @@ def _unknown(survey: Survey, surroundings: Surroundings, curve: Curve) -> float:
     privacy = survey.noise_db(area, surroundings) / spacing / shortened
     heard = surroundings.heard_of(len(survey.stations)) / len(survey.stations)
     noise = privacy**2 + (reading + within) * occupied / (survey.participants * heard)
-    told = field * seen**2 / (field * seen**2 + noise * modes)  # Wiener's filter
-    told[k > math.sqrt(4 * math.pi) / spacing] = 0.0  # as many waves as points
-    open_ = field * (1 - seen**2 * told) ** 2 + modes * noise * (seen * told) ** 2
     law = 1 / (1 / _LEVEL_DB**2 + occupied / (2 * curve.laws * noise))
-    return float(open_.sum()) + law
+    open_ = 0.0
+    for share, strength in _alike(survey, k):
+        told = strength * field * seen**2
+        told /= told + noise * modes  # Wiener's filter
+        told[k > math.sqrt(4 * math.pi) / spacing] = 0.0  # as many waves as points
+        lost = strength * field * (1 - seen**2 * told) ** 2
+        open_ += float(share @ (lost + modes * noise * (seen * told) ** 2))
+    return open_ + law
+
+
+def _alike(survey: Survey, k: Floats) -> list[tuple[Floats, Floats]]:
+    """What masts have in common at every wave, and what not: the share of it, and its strength.
+
+    Waves of masts d apart are correlated by x K₁(x), x = kd / 1.5, as `field_prior` has it; that
+    is Σ (x K₁(x))² = 1 + (4π / 3) (1.5 / k)² masts per m² that a mast is like.
+    """
+    masts = len(np.unique(survey.positions[:, :2], axis=0))
+    dense = masts / (survey.grid.cells * survey.grid.cell_size**2)
+    alike = np.minimum(1 + dense * 4 * math.pi / 3 * (_SLOWER / k) ** 2, masts)
+    common = _OWN + (1 - _OWN) * alike
+    return [(1 / alike, common), (1 - 1 / alike, np.full_like(k, _OWN))]
 
 
 def _shadowing(survey: Survey, surroundings: Surroundings, curve: Curve) -> tuple[float, float]:
