@@ -15,6 +15,7 @@ import numpy as np
 
 import veilmap as vm
 from veilmap.federation.selection import ModelChoice, with_field
+from veilmap.model.field_fit import points_apart
 
 _SPACING = 15.0  # metres between points of the residual field
 
@@ -35,6 +36,11 @@ def rows(file):
     def error(radio_map):
         return vm.baselines.mean_absolute_error(radio_map, test)
 
+    spacing = points_apart(grid, len(np.unique(train.user_xyz, axis=0)))
+    for known, degrees in ((None, 2), (heights, 2), (heights, 3)):
+        model = ModelChoice(obstacles=False, degrees=degrees, residual=spacing)
+        fitted = model.fit(train, grid, buildings=known)
+        yield "laws and a field at once", degrees, known is not None, error(fitted)
     for degrees in (2, 3, 4):
         model = ModelChoice(degrees=degrees, wide=True)
         ground = np.where(heights < 2, -8.0, heights)

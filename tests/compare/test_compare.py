@@ -31,7 +31,7 @@ from veilmap.compare import (
 from veilmap.compare.methods import ComparisonSettings
 from veilmap.compare.running import scored
 from veilmap.errors import ConfigurationError, MissingExtraError
-from veilmap.federation.selection import ModelChoice, ModelTrial, choose, preferred
+from veilmap.federation.selection import NEVER_CLIPS, ModelChoice, ModelTrial, choose, preferred
 
 by_name = sys.modules["veilmap.compare.methods"]  # a function of the package has the same name
 
@@ -245,7 +245,9 @@ def test_our_modes_take_the_model_chosen_on_validation_rows_once(monkeypatch):
         assert [own[name].model for name in names] == [str(m) for m in (best, best, bare, bare)]
         expected = {
             "central": best.fit(fold.train, SETTING.grid, rounds=3),
-            "federated": best.train(fold.train, SETTING.grid, rounds=3, seed=0).radio_map,
+            "federated": best.train(
+                fold.train, SETTING.grid, rounds=3, seed=0, mechanism=vm.NoNoise(clip=NEVER_CLIPS)
+            ).radio_map,
             "uniform": bare.train(
                 fold.train, SETTING.grid, rounds=3, seed=0,
                 mechanism=vm.UniformNoise(noise_budget=50.0),
@@ -260,7 +262,7 @@ def test_our_modes_take_the_model_chosen_on_validation_rows_once(monkeypatch):
             assert own[name].mae_db == pytest.approx(np.abs(wrong).mean(), rel=1e-9), name
 
 
-def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
+def test_fields_are_learned_where_only_sums_are_seen_and_nothing_is_promised(monkeypatch):
     trials = [
         ModelTrial(ModelChoice(obstacles=False, residual=20.0), 1.0, np.full(4, 0.25)),
         ModelTrial(ModelChoice(obstacles=False), 5.0, np.full(4, 1.25)),
@@ -275,7 +277,7 @@ def test_modes_whose_server_sees_uploads_have_no_field(monkeypatch):
     assert found == {
         "central": with_field,
         "federated": with_field,
-        "aggregate": with_field,
+        "aggregate": without,
         "uniform": without,
         "aligned": without,
         "one-sum": "",
@@ -297,7 +299,7 @@ def test_modes_have_their_mechanisms():
     assert setting.mechanism("uniform") == vm.UniformNoise(noise_budget=7.0)
     assert setting.mechanism("aligned") == vm.GeometryAligned(noise_budget=7.0)
     assert setting.mechanism("aggregate") == vm.AggregateGaussian(epsilon=3.0, delta=1e-4)
-    assert setting.mechanism("federated") == vm.NoNoise()
+    assert setting.mechanism("federated") == vm.NoNoise(clip=NEVER_CLIPS)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import Run
 from veilmap.federation.model import Calibrated
-from veilmap.federation.selection import ModelChoice, ModelTrial, choose, preferred
+from veilmap.federation.selection import NEVER_CLIPS, ModelChoice, ModelTrial, choose, preferred
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import HasMeasurements, RadioMap
 from veilmap.privacy.accounting import has_guarantee
@@ -193,7 +193,7 @@ class ComparisonSettings:
 
 _MECHANISMS: Mapping[str, Callable[[ComparisonSettings], Mechanism]] = {
     "central": lambda own: NoNoise(),
-    "federated": lambda own: NoNoise(),
+    "federated": lambda own: NoNoise(clip=NEVER_CLIPS),
     "uniform": lambda own: UniformNoise(noise_budget=own.budget),
     "aligned": lambda own: GeometryAligned(noise_budget=own.budget),
     "aggregate": lambda own: AggregateGaussian(epsilon=own.epsilon, delta=own.delta),
@@ -201,8 +201,9 @@ _MECHANISMS: Mapping[str, Callable[[ComparisonSettings], Mechanism]] = {
 ONE_SUM = "one-sum"
 OURS = (*_MECHANISMS, ONE_SUM)
 
-# Where the server sees uploads there can be no field, see `train`.
-_WITHOUT_FIELD = ("uniform", "aligned")
+# Where the server sees uploads there can be no field, see `train`; under a guarantee one sum is
+# better spent on a survey.
+_WITHOUT_FIELD = ("uniform", "aligned", "aggregate")
 
 
 @dataclass

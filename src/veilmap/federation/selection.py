@@ -30,7 +30,8 @@ _START_THETA_RATE = 2.0
 # Pooled rows are one user to the mathematics; several keep all cores busy.
 _PARTS = 16
 
-_NEVER_CLIPS = 1e9
+NEVER_CLIPS = 1e9
+"""The clip of gradients that need no bound, as nobody adds noise for it."""
 
 _BLOCKS_ALONG = 10
 _VALIDATION_SHARE = 0.25
@@ -120,7 +121,7 @@ class ModelChoice:
         run = bare.train(
             _in_parts(data),
             grid,
-            mechanism=NoNoise(clip=_NEVER_CLIPS),
+            mechanism=NoNoise(clip=NEVER_CLIPS),
             rounds=rounds if self.obstacles else 1,  # what is linear is solved below
             buildings=buildings,
         )
