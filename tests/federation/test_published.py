@@ -135,7 +135,7 @@ def answers_about(run, work, **options):
     asked = {path: f"/api{path}" for path in ("/state", "/tradeoff", "/mechanisms")}
     asked |= {
         f"/runs/{{run}}{part}": f"/api/runs/run{part}"
-        for part in ("", "/history", "/events", "/buildings")
+        for part in ("", "/history", "/events", "/buildings", "/sum")
     }
     found = {path: client.get(address).content for path, address in asked.items()}
     for layer in ("gain", "los", "best-server", "heights", "uncertainty"):
