@@ -109,7 +109,7 @@ def headline(audit: Audit) -> str:
 
 def survey_headline(audit: SurveyAudit) -> str:
     """What the adversary of the promise finds in a survey, and what was promised."""
-    told, canaries = audit.membership, audit.canaries
+    told, least = audit.membership, audit.canaries.epsilon_at_least
     informed, crowd, guess = (
         metres(one.median.value) for one in (audit.strongest, audit.crowd, audit.prior)
     )
@@ -118,9 +118,9 @@ def survey_headline(audit: SurveyAudit) -> str:
         f" who took no part in {100 * told.auc.value:.0f} % of pairs; ε ="
         f" {audit.design_epsilon:.3g} allows {100 * told.auc_allowed:.0f} %.\nThey place the"
         f" typical participant within {informed} m; whoever sees only the sum, within {crowd} m;"
-        f" guessing gives {guess} m.\nCanaries show that ε is at least"
-        f" {canaries.epsilon_at_least:.2f}"
-        f" ({100 * canaries.confidence:.0f} % confidence).\nPromise: {audit.promise.words}."
+        f" guessing gives {guess} m.\nCanaries show that ε is at least {least:.2f}"
+        f" ({100 * audit.canaries.confidence:.0f} % confidence).\nPromise:"
+        f" {audit.promise.words}."
     )
 
 
