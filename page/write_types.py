@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from veilmap.web.app import STATIC, create_app
+from veilmap.web.app import create_app
+from veilmap.web.files import STATIC
 from veilmap.web.jobs import Jobs
 from veilmap.web.library import Library
 from veilmap.web.service import Service

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from veilmap.web import app, auth, views
+from veilmap.web import files, views
 from webs import client_of, get_exactly, line_of, make_runs, service_of, strict
 
 TOKEN = "a-token-that-nobody-can-guess"
@@ -22,7 +22,7 @@ def page(tmp_path, monkeypatch):
     (folder / "main.js").write_text("export {};")
     (folder / "types.d.ts").write_text("secret types")
     (tmp_path / "app.py").write_text("secret code")
-    monkeypatch.setattr(app, "STATIC", folder)
+    monkeypatch.setattr(files, "STATIC", folder)
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def short(text):
 
 def assert_guarded(answer):
     headers = answer.headers
-    assert headers.get_list("content-security-policy") == [auth._POLICY]
-    assert "default-src 'none'" in auth._POLICY
-    assert "frame-ancestors 'none'" in auth._POLICY
+    assert headers.get_list("content-security-policy") == [files.policy()]
+    assert "default-src 'none'" in files.policy()
+    assert "frame-ancestors 'none'" in files.policy()
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cross-origin-resource-policy"] == "same-origin"

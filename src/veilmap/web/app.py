@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,18 +13,11 @@ from veilmap import __version__
 from veilmap.errors import VeilmapError
 from veilmap.web import schema
 from veilmap.web.auth import Guard
+from veilmap.web.files import page_file
 from veilmap.web.library import NoSuchRunError
 from veilmap.web.routes import REFUSALS, doing, looking
 from veilmap.web.service import Service
 
-STATIC = Path(__file__).parent / "static"
-
-_KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": schema.Refusal, "description": text} for status, text in REFUSALS.items()
 }
@@ -69,23 +61,13 @@ def create_app(service: Service, token: str | None = None) -> FastAPI:
 
 
 def _serve_page(app: FastAPI) -> None:
-    """The page's files, read once: an address names one of them or nothing."""
-    files = {
-        str(path.relative_to(STATIC).as_posix()): (path.read_bytes(), _KINDS[path.suffix])
-        for path in STATIC.rglob("*")
-        if path.suffix in _KINDS
-    }
-
     @app.get("/", include_in_schema=False)
     def index() -> Response:
         return page_file("index.html")
 
     @app.get("/page/{name:path}", include_in_schema=False)
-    def page_file(name: str) -> Response:
-        if name not in files:
-            raise HTTPException(404, "the page has no such file")
-        content, kind = files[name]
-        return Response(content, media_type=kind)
+    def file(name: str) -> Response:
+        return page_file(name)
 
 
 def _refuse_in_one_line(app: FastAPI) -> None:

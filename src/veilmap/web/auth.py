@@ -14,6 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from veilmap.web import files
+
 COOKIE = "veilmap"
 MOST_BYTES = 10_000  # of a request's body: no honest one comes near
 
@@ -21,19 +23,7 @@ _LOOPBACK = re.compile(r"(127(\.\d{1,3}){3}|\[::1\]|localhost)(:\d+)?")
 _LENGTH = re.compile(r"\d{1,9}")
 _READS = ("GET", "HEAD")
 
-# What the page may load and where from: itself, nothing else, and no text becomes code.
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:;"
-    " connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
-)
-_HEADERS = {
-    "content-security-policy": _POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-cache",
-}
+_HEADERS = files.headers(files.policy())
 
 _log = logging.getLogger("veilmap.web")
 

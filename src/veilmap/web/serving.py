@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilmap._util.extras import require
+from veilmap._util.sockets import listening
 from veilmap.auditing.exposure import Knobs
 from veilmap.errors import ConfigurationError
 from veilmap.runs.command import NewTraining
@@ -55,7 +56,8 @@ def serve(
             "token must consist of letters, digits, - and _: it is part of an address", "token"
         )
     token = token or (None if _on_loopback(host) else secrets.token_urlsafe(24))
-    with _listening(host, port) as listener, tempfile.TemporaryDirectory(prefix="veilmap-") as name:
+    ports = [DEFAULT_PORT, 0] if port is None else [port]
+    with listening(host, ports) as listener, tempfile.TemporaryDirectory(prefix="veilmap-") as name:
         work = Path(name)
         service = Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
         config = uvicorn.Config(
@@ -102,28 +104,6 @@ def _on_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _listening(host: str, wanted: int | None) -> socket.socket:
-    """A socket that listens, or one line that says why there is none."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    ports = [DEFAULT_PORT, 0] if wanted is None else [wanted]
-    for port in ports:
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            listener.close()
-            problem = error
-            continue
-        listener.listen(256)
-        return listener
-    raise ConfigurationError(
-        f"cannot listen on {host}:{ports[0]}: {problem.strerror}; name another port"
-        " (0 takes a free one)",
-        "port",
-    )
 
 
 def _url(host: str, port: int, token: str | None) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from veilmap import __version__
-from veilmap._util import files
+from veilmap._util import certificates, files
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import ServerSees
-from veilmap.flower.deploy import certificates, templates
+from veilmap.flower.deploy import templates
 from veilmap.flower.secagg.enrolment import enrol, write_roster
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.mechanisms import Mechanism

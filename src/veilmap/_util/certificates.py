@@ -1,4 +1,4 @@
-"""Certificates and keys of a federation: its own authority, TLS for the server, node keys."""
+"""An authority of one's own, and certificates of TLS for servers."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -16,17 +16,20 @@ _AUTHORITY_YEARS = 10
 
 
 def write_authority(folder: Path) -> None:
-    """A new certificate authority: ca.crt goes to every node, ca.key stays with the operator."""
+    """A new authority: ca.crt goes to all who connect, ca.key stays with the operator."""
     key = ec.generate_private_key(ec.SECP384R1())
-    name = _name("veilmap federation")
+    name = _name("veilmap")
     built = _built(name, name, key.public_key(), days=365 * _AUTHORITY_YEARS).add_extension(
         x509.BasicConstraints(ca=True, path_length=0), critical=True
     )
     _write(key, folder / "ca.key", built.sign(key, hashes.SHA384()), folder / "ca.crt")
 
 
-def write_server(folder: Path, hosts: list[str], days: int) -> None:
-    """A key and a certificate for the server under its names and addresses."""
+def write_server(folder: Path, hosts: list[str], days: int, *, out: Path | None = None) -> None:
+    """A key and a certificate for a server under its names and addresses.
+
+    The authority is in ``folder``, where they are written as well unless ``out`` is another.
+    """
     authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
     signer = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
@@ -34,7 +37,8 @@ def write_server(folder: Path, hosts: list[str], days: int) -> None:
     built = _built(_name(hosts[0]), authority.subject, key.public_key(), days).add_extension(
         x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
     )
-    _write(key, folder / "server.key", built.sign(signer, hashes.SHA384()), folder / "server.pem")
+    out = folder if out is None else out
+    _write(key, out / "server.key", built.sign(signer, hashes.SHA384()), out / "server.pem")
 
 
 def _built(
