@@ -1,5 +1,6 @@
 """The sum of all contributions, and the noise with which it is opened."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,14 +22,15 @@ class OpenedSum:
     survey: Survey
     total: Ints
     participants: int
-    deviation: float  # of the noise, in steps of the lattice
+    deviation: float  # of the noise of all aggregators together, in steps of the lattice
     seeded: bool = False  # whoever has the seed can compute the noise
 
     @cached_property
     def promise(self) -> Promise:
         """What the noise promises every participant, or why it promises nothing."""
         delta, clip = self.survey.delta, self.survey.clip
-        spent = gaussian_epsilon(self.deviation, delta, clip)
+        own = self.deviation / math.sqrt(self.survey.aggregators)  # each knows what it drew
+        spent = gaussian_epsilon(own, delta, clip)
         return promise_of_sum(spent, delta, self.participants, seeded=self.seeded)
 
     @property
@@ -63,5 +65,17 @@ def summed(survey: Survey, owner: Ints, xy: Floats, bs: Array, gain_db: Floats) 
 def opened(survey: Survey, total: Ints, participants: int, seed: int | None) -> OpenedSum:
     """The sum with noise; without a ``seed`` from the operating system's generator."""
     noisy = total.copy()
-    discrete_gaussian(survey.deviation).add_to(noisy, draw(seed, survey.id, 0))
-    return OpenedSum(survey, noisy, participants, survey.deviation, seed is not None)
+    for number in range(survey.aggregators):
+        add_noise(survey, noisy, seed, number)
+    return noised(survey, noisy, participants, seeded=seed is not None)
+
+
+def add_noise(survey: Survey, total: Ints, seed: int | None = None, number: int = 0) -> None:
+    """Add the noise of one aggregator, the ``number``-th, which is enough for the promise."""
+    discrete_gaussian(survey.deviation).add_to(total, draw(seed, survey.id, number))
+
+
+def noised(survey: Survey, total: Ints, participants: int, *, seeded: bool = False) -> OpenedSum:
+    """A sum that all aggregators have added their noise to."""
+    deviation = survey.deviation * math.sqrt(survey.aggregators)
+    return OpenedSum(survey, total, participants, deviation, seeded)

@@ -89,6 +89,9 @@ class Survey:
         Of the one entry by which a station's level is told in a range four times as wide.
     clip : int
         C: bound of a contribution's Euclidean norm, in steps of the lattice.
+    aggregators : int
+        How many add up shares of the contributions, each with noise for the whole promise: one
+        machine that has everything, or two that do not collude.
     """
 
     id: str
@@ -100,6 +103,7 @@ class Survey:
     range_db: float = 80.0
     level_weight: float = 0.2
     clip: int = 1024
+    aggregators: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.grid, Grid):
@@ -123,6 +127,7 @@ class Survey:
             "range_db": checks.number("range_db", self.range_db, above=0),
             "level_weight": checks.number("level_weight", self.level_weight, above=0, most=1),
             "clip": checks.whole("clip", self.clip, least=16, most=_LARGEST_CLIP),
+            "aggregators": checks.whole("aggregators", self.aggregators, least=1, most=2),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -150,8 +155,13 @@ class Survey:
 
     @cached_property
     def deviation(self) -> float:
-        """σ of the discrete Gaussian noise on the sum, in steps of the lattice."""
+        """σ of the discrete Gaussian noise that an aggregator adds, in steps of the lattice."""
         return gaussian_deviation(self.epsilon, self.delta, self.clip)
+
+    @property
+    def noise(self) -> float:
+        """Deviation of the noise on the sum, of all aggregators, in units of one participant."""
+        return math.sqrt(self.aggregators) * self.deviation / self.clip
 
     @cached_property
     def digest(self) -> str:
@@ -216,6 +226,7 @@ class Survey:
         coarsest: bool = False,
         crs: str | None = None,
         id: str = "survey",
+        aggregators: int = 1,
     ) -> "Survey":
         """A survey with points as far apart as public numbers alone say is best.
 
@@ -236,11 +247,13 @@ class Survey:
             Take the fewest points where participants are too few, instead of refusing.
         crs : str, optional
         id : str
+        aggregators : int
         """
         corners = _corners(area)
         (west, south), (east, north) = corners
         ground = (east - west) * (north - south)
-        trial = cls(id, Grid(1.0, (1, 1)), tuple(stations), participants, epsilon, delta)
+        nowhere, known = Grid(1.0, (1, 1)), tuple(stations)
+        trial = cls(id, nowhere, known, participants, epsilon, delta, aggregators=aggregators)
         _check_near(trial.stations, corners)
         trial = trial._drawable(surroundings.heard_of(len(trial.stations)))
         finest = math.sqrt(ground * len(trial.stations) / _MOST_ENTRIES)
@@ -265,7 +278,7 @@ class Survey:
         each = 1 / math.sqrt(heard * (4 / 9 + self.level_weight**2))
         occupied = surroundings.occupied * ground
         told = self.participants * heard / len(self.stations) * each / occupied
-        return self.range_db / (2 * math.pi) * self.deviation / self.clip / told
+        return self.range_db / (2 * math.pi) * self.noise / told
 
     def _drawable(self, heard: float) -> "Survey":
         """The same on a lattice that is coarse enough for its noise to be drawn."""

@@ -1,7 +1,7 @@
 """A survey on disk: its design, the account of its opening, the opened sum and the map."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,7 +15,7 @@ from veilmap._util.version import __version__
 from veilmap.errors import PrivacyError, RunFolderError
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import Promise, composed_epsilon, promise_of_sum
-from veilmap.surveys.aggregate import OpenedSum
+from veilmap.surveys.aggregate import OpenedSum, noised
 from veilmap.surveys.design import Survey
 
 _FARTHEST = 1e8  # metres; coordinates on Earth are smaller
@@ -46,10 +46,12 @@ class SurveyFolder:
         seed: int | None,
         *,
         after: Sequence["SurveyFolder"] = (),
+        opening: Mapping[str, str] | None = None,
     ) -> None:
         """Write down that the sum is about to be opened; a second opening is refused.
 
         The surveys that the same people took part in before are ``after``: ε is of all together.
+        ``opening`` is what two aggregators have signed of theirs: it may be written down again.
         """
         before = tuple(sum_ for folder in after for sum_ in folder.sums)
         if seed is None and any(folder.account["seeded"] for folder in after):
@@ -60,6 +62,8 @@ class SurveyFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         with files.locked(self.path / ".lock"):
             if self._ledger.exists():
+                if opening is not None and self.account["opening"] == opening:
+                    return  # the same shares with the same noise
                 raise PrivacyError(
                     f"{self.path} was opened already; opening a sum twice, with new noise, would"
                     " cost its participants' ε twice. Name another folder for another survey"
@@ -76,6 +80,7 @@ class SurveyFolder:
                 "seed": seed,
                 "veilmap": __version__,
                 "opened": datetime.now(UTC).isoformat(timespec="seconds"),
+                "opening": None if opening is None else dict(opening),
             }
             files.write_json(account, self._ledger)
 
@@ -123,6 +128,7 @@ class SurveyFolder:
                 "seeded": seeded,
                 "veilmap": str(account.get("veilmap", "")),
                 "opened": str(account.get("opened", "")),
+                "opening": account.get("opening"),
             }
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunFolderError(f"{self._ledger} is no survey's account: {error}") from None
@@ -162,9 +168,7 @@ class SurveyFolder:
             )
         total = total.astype(np.int64)
         account = self.account
-        return OpenedSum(
-            survey, total, account["participants"], survey.deviation, account["seeded"]
-        )
+        return noised(survey, total, account["participants"], seeded=account["seeded"])
 
 
 def _sum_of(deviation: Any, clip: Any) -> tuple[float, float]:
