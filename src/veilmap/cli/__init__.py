@@ -9,8 +9,10 @@ import typer
 from veilmap import __version__
 from veilmap._util.options import options_of
 from veilmap.cli import (
+    aggregator,
     audit,
     compare,
+    contribute,
     data,
     demo,
     export,
@@ -73,6 +75,8 @@ _COMMANDS: dict[Callable[..., None], str] = {
     " `veilmap reproduce fig-tradeoff --set tradeoffs=1,10 --json tradeoff.json`",
     compare.compare: "`veilmap compare links.parquet --schemes blocks --block 100`,"
     " `veilmap compare links.parquet --methods k-nn,central --folds 3 --json scores.json`",
+    contribute.contribute: "`veilmap contribute https://radio.example.org/take-part#CODE walk.csv`,"
+    " `veilmap contribute https://radio.example.org --receipt receipt.json --check`",
     serve.serve: "`veilmap serve`, `veilmap serve run-a run-b --open`,"
     " `veilmap serve runs/ --host 0.0.0.0 --port 8000`",
 }
@@ -81,6 +85,7 @@ for command, examples in _COMMANDS.items():
 app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")
 app.add_typer(survey.app, name="survey")
+app.add_typer(aggregator.app, name="aggregator")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -18,9 +18,15 @@ from veilmap.reports import audits
 from veilmap.reports.demo import Row
 
 if TYPE_CHECKING:
+    from veilmap.collection.checking import Checked
+    from veilmap.collection.collector import Standing
+    from veilmap.collection.demo import Played
+    from veilmap.collection.task import Task
     from veilmap.compare import Comparison
+    from veilmap.data.measurements import BadRows
     from veilmap.flower.deploy.processes import Process
     from veilmap.ingest import Check
+    from veilmap.surveys.contribution import Contribution
     from veilmap.surveys.design import Survey
     from veilmap.surveys.surroundings import Surroundings
 
@@ -101,7 +107,9 @@ def survey_table(survey: "Survey", surroundings: "Surroundings") -> Table:
     what = expected(survey, surroundings)
     heard = surroundings.heard_of(len(survey.stations))
     others = {change.what: change.error_db for change in changes(survey, surroundings)}
-    said = f"{survey.deviation / survey.clip:.3g} × the largest contribution in every number"
+    said = f"{survey.noise:.3g} × the largest contribution in every number"
+    if survey.aggregators > 1:
+        said += f", by {survey.aggregators} aggregators"
     content = {
         "points": f"{rows} × {columns}, {what.spacing:.3g} m apart,"
         f" {what.participants_per_point:.3g} participants each",
@@ -122,6 +130,77 @@ def survey_table(survey: "Survey", surroundings: "Surroundings") -> Table:
         f" {surroundings.reading_noise_db:g} dB"
     )
     return table
+
+
+def contribution_table(task: "Task", own: "Contribution", left_out: "Sequence[BadRows]") -> Table:
+    """What a participant's file says, what of it leaves, and who could see what."""
+    from veilmap.collection.report import half_bytes
+
+    survey = task.survey
+    unused = {
+        "outside the area": own.outside,
+        "of other base stations": own.unknown,
+        "unusable": own.unusable + sum(len(one.rows) for one in left_out),
+    }
+    skipped = ", ".join(f"{count:,} {why}" for why, count in unused.items() if count)
+    sizes = {role: _bytes(half_bytes(task, role)) for role in ("leader", "helper")}
+    content = {
+        "stays here": f"{own.used:,} readings with their places and times",
+        "left out": skipped or "nothing",
+        "leaves": f"{survey.numbers:,} whole numbers made of them, as two halves, once",
+        "to the leader": f"{task.leader}: {sizes['leader']}, random by itself",
+        "to the helper": f"{task.helper}: {sizes['helper']}, a seed drawn by lot",
+        "both together": "would tell where you were, if the two collude against the rules",
+        "the sum": f"of {survey.participants:,} people at least, with noise of both aggregators",
+        "promise": f"ε = {survey.epsilon:g}, δ = {survey.delta:g} for all that you measured",
+        "survey": f"{survey.id}, until {task.closes}; task {task.digest[:16]}",
+    }
+    table = _table("What leaves this computer, and what does not", ["what", "~"], content.items())
+    table.caption = "Not hidden: that you take part, your network address, and when"
+    return table
+
+
+def standing_table(task: "Task", found: "Sequence[Standing]", left: str, error: str) -> Table:
+    """How a survey of real participants stands."""
+    survey = task.survey
+    rows: list[tuple[str, ...]] = [
+        ("state", *(one.state for one in found)),
+        ("reports received", *(f"{one.received:,}" for one in found)),
+        ("in the sum", *(f"{one.added:,}" for one in found)),
+        ("without their other half", *(f"{one.unpaired:,}" for one in found)),
+        ("clock", *(f"{one.clock_off:+.1f} s" for one in found)),
+    ]
+    leader = found[0]
+    if leader.invitations:
+        used = f"{leader.invitations_used:,} of {leader.invitations:,}"
+        rows.insert(1, ("invitations used", used, ""))
+    table = _table(f"Survey {survey.id}, {left}", ["what", "#leader", "#helper"], rows)
+    table.caption = f"{survey.participants:,} reports are needed at least. {error}"
+    return table
+
+
+def collected_table(played: "Played") -> Table:
+    """What a survey of simulated people took."""
+    content = {
+        "participants": f"{played.people:,}, with an invitation and a receipt each",
+        "a participant": f"{1e3 * played.seconds_each:.0f} ms from measurements to both receipts",
+        "sent by each": f"{_bytes(played.bytes_each)} to the leader, a seed to the helper",
+        "map error": f"{played.error_db:.1f} dB, mean absolute, on people who did not take part",
+    }
+    return _table("A survey over two aggregators on this machine", ["what", "~"], content.items())
+
+
+def aggregators_table(task: "Task", found: "Sequence[Checked]") -> Table:
+    """What both aggregators of a task answered."""
+    rows = []
+    for one in found:
+        clock = "" if one.clock_off is None else f"{one.clock_off:+.0f} s"
+        days = "none" if one.certificate_days is None else f"{one.certificate_days:.0f} days left"
+        answers = "yes" if one.answers else "no"
+        same = ("yes" if one.same_task else "no") if one.answers else ""
+        rows.append((one.role, one.address, answers, same, clock, days if one.answers else ""))
+    columns = ["role", "address", "answers", "same task", "#clock", "certificate"]
+    return _table(f"Aggregators of task {task.digest[:16]}", columns, rows)
 
 
 def audit_table(audit: Audit, path: Path) -> Table:

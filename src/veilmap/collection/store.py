@@ -1,0 +1,525 @@
+"""What an aggregator keeps, in SQLite or PostgreSQL; every method is one transaction.
+
+One process at a time serves a database, one transaction after the other. A report's row stays, so
+that nothing is added twice; its share goes as soon as it was added. A sum is kept modulo q, and
+goes when it is opened: its noisy version takes its place.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from veilmap._util.extras import require
+from veilmap.collection import shares
+from veilmap.collection.report import HASH_BYTES, ID_BYTES, Half, Refusal, elements_of
+from veilmap.collection.task import Role, Task
+from veilmap.errors import ConfigurationError, MissingExtraError
+
+State = Literal["collecting", "closed", "agreed", "opened"]
+
+PENDING, ADDED, REFUSED = 0, 1, 2
+"""States of a report."""
+
+PAIRED, WAITING, MISMATCHED, REPEATED = b"pwmr"
+"""What the helper says of a report: added by both; its half is not here (yet); the halves do not
+belong together; it was in an earlier job."""
+
+Read = Callable[[bytes, bytes], shares.Elements]
+"""The elements of a report's share, by the report's id and the share as it is stored."""
+
+_LOCK = 0x7665696C  # of PostgreSQL, for the one process that serves a database
+_CACHE_KIB = 8192
+
+_tables = sa.MetaData()
+_task = sa.Table(
+    "task", _tables,
+    sa.Column("digest", sa.String(64), primary_key=True),
+    sa.Column("role", sa.String(6), nullable=False),
+    sa.Column("state", sa.String(10), nullable=False),
+    sa.Column("received", sa.Integer, nullable=False),  # reports that are or were here
+    sa.Column("added", sa.Integer, nullable=False),
+    sa.Column("swept", sa.Float, nullable=False),  # when all of the leader's reports were offered
+    sa.Column("total", sa.LargeBinary),  # until the sum is opened
+    sa.Column("statement", sa.LargeBinary),  # the ledger: which sum is opened
+    sa.Column("signature", sa.String(128)),  # the other aggregator's under it
+    sa.Column("opened", sa.LargeBinary),  # the sum of shares with noise
+)  # fmt: skip
+_reports = sa.Table(
+    "reports", _tables,
+    sa.Column("id", sa.LargeBinary(16), primary_key=True),
+    sa.Column("hashes", sa.LargeBinary(64), nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    sa.Column("arrived", sa.Float, nullable=False),  # seconds since 1970
+    sa.Column("offered", sa.Float, nullable=False),  # to the helper, last; 0 for never
+    sa.Index("reports_to_offer", "state", "offered"),
+)  # fmt: skip
+_shares = sa.Table(
+    "shares", _tables,
+    sa.Column("id", sa.LargeBinary(16), primary_key=True),
+    sa.Column("share", sa.LargeBinary, nullable=False),
+)  # fmt: skip
+_jobs = sa.Table(
+    "jobs", _tables,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("request", sa.LargeBinary, nullable=False),
+    sa.Column("answer", sa.LargeBinary),
+)  # fmt: skip
+_invitations = sa.Table(
+    "invitations", _tables,
+    sa.Column("code", sa.LargeBinary(32), primary_key=True),  # its SHA-256
+    sa.Column("blinded", sa.LargeBinary(32)),  # SHA-256 of the token that it was changed into
+)  # fmt: skip
+
+
+class StorageError(Exception):
+    """The database does not answer or is full: nothing was stored, and nothing may be confirmed."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a survey stands at an aggregator."""
+
+    state: State
+    received: int
+    added: int
+    statement: bytes | None
+    signature: str | None
+
+
+class Store:
+    """The database of one aggregator for one task.
+
+    ``url`` is as SQLAlchemy has it; ``serving`` keeps other servers off a PostgreSQL database.
+    """
+
+    def __init__(self, url: str, task: Task, role: Role, *, serving: bool = True) -> None:
+        self._task = task
+        self._lock = threading.RLock()
+        self._engine = _engine(url)
+        try:
+            self._alone = _alone(self._engine) if serving else None
+            with self._transaction() as now:
+                _tables.create_all(now)
+                self._begin(now, role)
+        except StorageError as error:
+            raise ConfigurationError(f"the database cannot be used: {error}", "database") from None
+
+    def _begin(self, now: sa.Connection, role: Role) -> None:
+        row = now.execute(sa.select(_task.c.digest, _task.c.role)).first()
+        if row is None:
+            nothing = bytes(shares.ELEMENT_BYTES * self._task.survey.numbers)
+            first = {"digest": self._task.digest, "role": role, "state": "collecting"}
+            counts = {"received": 0, "added": 0, "swept": 0.0, "total": nothing}
+            now.execute(sa.insert(_task).values(**first, **counts))
+        elif tuple(row) != (self._task.digest, role):
+            raise ConfigurationError(
+                f"the database belongs to the {row.role} of task {row.digest[:16]}: name another"
+                " one for another survey or role",
+                "database",
+            )
+
+    def close(self) -> None:
+        """Let the database go."""
+        if self._alone is not None:
+            self._alone.close()
+        self._engine.dispose()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        """Everything or nothing; durable when the block has ended."""
+        with self._lock:
+            try:
+                with self._engine.begin() as connection:
+                    yield connection
+            except SQLAlchemyError as error:
+                cause = error.orig if isinstance(error, DBAPIError) else error
+                line = " ".join(str(cause).split()) or type(error).__name__
+                raise StorageError(line) from error
+
+    def standing(self) -> Standing:
+        """How the survey stands."""
+        columns = _task.c
+        wanted = (
+            columns.state, columns.received, columns.added, columns.statement, columns.signature,
+        )  # fmt: skip
+        with self._transaction() as now:
+            return Standing(*now.execute(sa.select(*wanted)).one())
+
+    def unpaired(self) -> int:
+        """Reports whose other half has not come."""
+        with self._transaction() as now:
+            return _count(now, PENDING)
+
+    # ---- reports
+
+    def take(self, halves: Sequence[Half], moment: float) -> list[Refusal | None]:
+        """Store halves of reports; what is not None was not stored, and why."""
+        with self._transaction() as now:
+            row = now.execute(sa.select(_task.c.state, _task.c.received)).one()
+            if row.state != "collecting":
+                return [_over() for _ in halves]
+            known = _hashes_of(now, [half.id for half in halves])
+            fresh: dict[bytes, Half] = {}
+            answers: list[Refusal | None] = []
+            for half in halves:
+                if half.id in known:
+                    answers.append(_again(known[half.id], half))
+                elif row.received + len(fresh) >= self._task.most_reports:
+                    answers.append(_full(self._task))
+                else:
+                    fresh[half.id] = half
+                    known[half.id] = half.hashes, PENDING
+                    answers.append(None)
+            if fresh:
+                _insert(now, list(fresh.values()), moment)
+                now.execute(sa.update(_task).values(received=_task.c.received + len(fresh)))
+            return answers
+
+    def expire(self, before: float) -> int:
+        """Delete halves that came before ``before`` and were of no use; how many.
+
+        The leader's were offered to the helper in vain since; the helper's were not asked for by
+        a leader that has offered all it had.
+        """
+        with self._transaction() as now:
+            row = now.execute(sa.select(_task.c.state, _task.c.swept, _task.c.role)).one()
+            if row.state != "collecting" or _unfinished(now) is not None:
+                return 0
+            old = (_reports.c.state == PENDING) & (_reports.c.arrived < before)
+            if row.role == "leader":
+                hours = self._task.pairing_hours * 3600
+                old &= _reports.c.offered > _reports.c.arrived + hours
+            else:
+                old &= _reports.c.arrived < row.swept - self._task.pairing_hours * 3600
+            ids = list(now.execute(sa.select(_reports.c.id).where(old).limit(1000)).scalars())
+            now.execute(sa.delete(_shares).where(_shares.c.id.in_(ids)))
+            now.execute(sa.delete(_reports).where(_reports.c.id.in_(ids)))
+            now.execute(sa.update(_task).values(received=_task.c.received - len(ids)))
+            return len(ids)
+
+    # ---- aggregation jobs: the leader's side
+
+    def next_job(
+        self, most: int, offered_before: float, moment: float, *, empty: bool = False
+    ) -> tuple[int, bytes, bool] | None:
+        """The job that is not finished, or a new one of reports not offered lately.
+
+        Its number, its entries, and whether it is new; ``empty`` asks for one also if there is
+        nothing to offer.
+        """
+        with self._transaction() as now:
+            begun = _unfinished(now)
+            if begun is not None:
+                return *begun, False
+            to_offer = (_reports.c.state == PENDING) & (_reports.c.offered < offered_before)
+            rows = now.execute(
+                sa.select(_reports.c.id, _reports.c.hashes)
+                .where(to_offer).order_by(_reports.c.offered).limit(most)
+            ).all()  # fmt: skip
+            if not rows and not empty:
+                return None
+            number = (now.execute(sa.select(sa.func.max(_jobs.c.number))).scalar() or 0) + 1
+            request = b"".join(bytes(row.id) + bytes(row.hashes) for row in rows)
+            # One answered job is enough to tell a repeated request from a new one.
+            now.execute(sa.delete(_jobs))
+            now.execute(sa.insert(_jobs).values(number=number, request=request))
+            ids = [row.id for row in rows]
+            now.execute(sa.update(_reports).where(_reports.c.id.in_(ids)).values(offered=moment))
+            return number, request, True
+
+    def finish_job(self, number: int, added: Sequence[bytes], refused: Sequence[bytes]) -> None:
+        """What the helper has answered: add these reports' shares, and forget those."""
+        with self._transaction() as now:
+            self._add(now, added, lambda report, share: elements_of(share))
+            self._refuse(now, refused)
+            done = sa.update(_jobs).where(_jobs.c.number == number)
+            now.execute(done.values(answer=b""))
+
+    # ---- the helper's side
+
+    def answer_job(self, number: int, request: bytes, swept: float | None) -> bytes:
+        """Add what a job names, once: a repeated request has the same answer.
+
+        ``swept`` is when the leader had offered all it had, if it has.
+        """
+        with self._transaction() as now:
+            last = now.execute(sa.select(_jobs)).first()
+            if last is not None and number <= last.number:
+                if (number, request) == (last.number, bytes(last.request)):
+                    return bytes(last.answer)
+                raise Refusal("job", f"job {number} was answered before, or another one was", 409)
+            state = now.execute(sa.select(_task.c.state)).scalar_one()
+            if state in ("agreed", "opened"):
+                raise Refusal("opened", "the sum was opened: nothing can be added any more", 409)
+            entries = entries_of(request)
+            known = _hashes_of(now, [report for report, _ in entries])
+            verdicts = [_verdict(known.get(report), hashes) for report, hashes in entries]
+            judged = list(zip(entries, verdicts, strict=True))
+            self._add(now, [report for (report, _), one in judged if one == PAIRED], self._mask)
+            self._refuse(now, [report for (report, _), one in judged if one == MISMATCHED])
+            answer = bytes(verdicts)
+            now.execute(sa.delete(_jobs))
+            now.execute(sa.insert(_jobs).values(number=number, request=request, answer=answer))
+            if swept is not None:
+                now.execute(sa.update(_task).values(swept=swept))
+            return answer
+
+    def _add(self, now: sa.Connection, ids: Sequence[bytes], read: Read) -> None:
+        """Add shares to the sum, and delete them."""
+        if not ids:
+            return
+        total = shares.from_bytes(now.execute(sa.select(_task.c.total)).scalar_one())
+        found = now.execute(sa.select(_shares).where(_shares.c.id.in_(ids))).all()
+        assert len(found) == len(ids), "a report without its share"
+        total = shares.added(total, *(read(bytes(row.id), bytes(row.share)) for row in found))
+        now.execute(sa.delete(_shares).where(_shares.c.id.in_(ids)))
+        pending = _reports.c.id.in_(ids) & (_reports.c.state == PENDING)
+        changed = now.execute(sa.update(_reports).where(pending).values(state=ADDED))
+        assert changed.rowcount == len(found), "a report that was added before"
+        count = _task.c.added + len(found)
+        now.execute(sa.update(_task).values(total=shares.to_bytes(total), added=count))
+
+    def _mask(self, report: bytes, seed: bytes) -> shares.Elements:
+        """The helper's share of a report."""
+        return shares.expanded(seed, self._task.digest_bytes, report, self._task.survey.numbers)
+
+    def _refuse(self, now: sa.Connection, ids: Sequence[bytes]) -> None:
+        if ids:
+            now.execute(sa.delete(_shares).where(_shares.c.id.in_(ids)))
+            pending = _reports.c.id.in_(ids) & (_reports.c.state == PENDING)
+            now.execute(sa.update(_reports).where(pending).values(state=REFUSED))
+
+    # ---- opening
+
+    def stop_collecting(self) -> int:
+        """Take no more reports, ever; how many are without their other half."""
+        with self._transaction() as now:
+            collecting = sa.update(_task).where(_task.c.state == "collecting")
+            now.execute(collecting.values(state="closed"))
+            return _count(now, PENDING)
+
+    def reports(self) -> tuple[int, str]:
+        """How many reports are in the sum, and SHA-256 of their ids in order."""
+        with self._transaction() as now:
+            added = sa.select(_reports.c.id).where(_reports.c.state == ADDED)
+            running, count = hashlib.sha256(), 0
+            rows = now.execution_options(stream_results=True).execute(added.order_by(_reports.c.id))
+            for one in rows.scalars():
+                running.update(one)
+                count += 1
+            return count, running.hexdigest()
+
+    def agree(self, statement: bytes) -> None:
+        """Write into the ledger which sum is opened; another one is refused from then on."""
+        with self._transaction() as now:
+            self._agree(now, statement)
+
+    def _agree(self, now: sa.Connection, statement: bytes) -> None:
+        row = now.execute(sa.select(_task.c.state, _task.c.statement)).one()
+        if row.statement is not None and bytes(row.statement) != statement:
+            raise already_opened()
+        if row.state == "collecting":
+            raise Refusal("collecting", "reports are still taken: close the survey first", 409)
+        if row.state == "closed":
+            now.execute(sa.update(_task).values(state="agreed", statement=statement))
+
+    def open(
+        self, statement: bytes, signature: str, noised: Callable[[shares.Elements], shares.Elements]
+    ) -> None:
+        """Put the noisy sum in place of the sum; once, and whatever comes after it stays."""
+        with self._transaction() as now:
+            self._agree(now, statement)
+            row = now.execute(sa.select(_task.c.state, _task.c.total)).one()
+            if row.state == "opened":
+                return
+            opened = shares.to_bytes(noised(shares.from_bytes(row.total)))
+            now.execute(sa.delete(_shares))
+            new = {"state": "opened", "signature": signature, "opened": opened, "total": None}
+            now.execute(sa.update(_task).values(**new))
+
+    def opened(self) -> bytes | None:
+        """The sum of shares with noise, if it was opened."""
+        with self._transaction() as now:
+            found = now.execute(sa.select(_task.c.opened)).scalar_one()
+            return None if found is None else bytes(found)
+
+    def opened_reports(self) -> bytes:
+        """The ids of the reports in the opened sum, in order."""
+        with self._transaction() as now:
+            if now.execute(sa.select(_task.c.state)).scalar_one() != "opened":
+                raise Refusal("collecting", "the sum was not opened yet: ask again then", 409)
+            added = sa.select(_reports.c.id).where(_reports.c.state == ADDED)
+            return b"".join(map(bytes, now.execute(added.order_by(_reports.c.id)).scalars()))
+
+    # ---- invitations
+
+    def invite(self, codes: Sequence[str]) -> None:
+        """Make codes good for one token each."""
+        rows = [{"code": _code(code)} for code in codes]
+        with self._transaction() as now:
+            now.execute(sa.insert(_invitations), rows)
+
+    def invited(self) -> tuple[int, int]:
+        """How many invitations there are, and how many were used."""
+        columns = sa.func.count(_invitations.c.code), sa.func.count(_invitations.c.blinded)
+        with self._transaction() as now:
+            there, used = now.execute(sa.select(*columns)).one()
+            return int(there), int(used)
+
+    def use_invitation(self, code: str, blinded: bytes) -> None:
+        """Note that a code was changed into a token; the same one may be asked for again."""
+        digest = hashlib.sha256(blinded).digest()
+        mine = _invitations.c.code == _code(code)
+        with self._transaction() as now:
+            row = now.execute(sa.select(_invitations.c.blinded).where(mine)).first()
+            if row is None:
+                raise Refusal(
+                    "no invitation", "this invitation is none of this survey's: check the code", 403
+                )
+            if row.blinded is not None and bytes(row.blinded) != digest:
+                raise Refusal(
+                    "invitation used",
+                    "this invitation was used already; who invited you can give you another one",
+                    409,
+                )
+            now.execute(sa.update(_invitations).where(mine).values(blinded=digest))
+
+
+def entries_of(request: bytes) -> list[tuple[bytes, bytes]]:
+    """The reports of a job: (id, hashes) of each, and each once."""
+    size = ID_BYTES + 2 * HASH_BYTES
+    parts = [request[at : at + size] for at in range(0, len(request), size)]
+    entries = [(part[:ID_BYTES], part[ID_BYTES:]) for part in parts]
+    if len(request) % size or len({report for report, _ in entries}) < len(entries):
+        raise Refusal("malformed", "the job is no list of different reports")
+    return entries
+
+
+def already_opened() -> Refusal:
+    """What a second opening is answered with."""
+    return Refusal(
+        "opened",
+        "this survey was opened already, with another list of reports; a second opening would cost"
+        " its participants' ε twice",
+        409,
+    )
+
+
+def _verdict(known: tuple[bytes, int] | None, hashes: bytes) -> int:
+    if known is None:
+        return WAITING
+    if known == (hashes, PENDING):
+        return PAIRED
+    return REPEATED if known == (hashes, ADDED) else MISMATCHED
+
+
+def _engine(url: str) -> sa.Engine:
+    """The database at an address, set up to be durable."""
+    try:
+        parsed = sa.make_url(url)
+        if parsed.get_backend_name() == "postgresql":
+            require("psycopg", "a PostgreSQL database", "postgres")
+            parsed = parsed.set(drivername="postgresql+psycopg")
+            return sa.create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
+        if parsed.get_backend_name() != "sqlite":
+            raise ConfigurationError(
+                f"database must be sqlite:///FILE or postgresql://…, not {parsed.drivername}",
+                "database",
+            )
+    except MissingExtraError:
+        raise
+    except SQLAlchemyError as error:
+        raise ConfigurationError(f"database {url!r} is no address: {error}", "database") from None
+    engine = sa.create_engine(parsed, hide_parameters=True, connect_args={"timeout": 30})
+
+    @sa.event.listens_for(engine, "connect")
+    def _set_up(connection: Any, record: Any) -> None:
+        # Python's driver begins transactions late; ours begin with BEGIN IMMEDIATE below.
+        connection.isolation_level = None
+        for pragma in (
+            "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", f"cache_size=-{_CACHE_KIB}",
+        ):  # fmt: skip
+            connection.execute(f"PRAGMA {pragma}")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _alone(engine: sa.Engine) -> sa.Connection | None:
+    """A lock on a PostgreSQL database; SQLite's is a file of its folder."""
+    if engine.dialect.name != "postgresql":
+        return None
+    try:
+        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        free = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_LOCK))).scalar_one()
+    except SQLAlchemyError as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        raise StorageError(" ".join(str(cause).split())) from error
+    if not free:
+        connection.close()
+        raise ConfigurationError("another aggregator serves this database already", "database")
+    return connection
+
+
+def _count(now: sa.Connection, state: int) -> int:
+    there = sa.select(sa.func.count()).select_from(_reports).where(_reports.c.state == state)
+    return int(now.execute(there).scalar_one())
+
+
+def _hashes_of(now: sa.Connection, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, int]]:
+    """Hashes and state of those reports that are known."""
+    columns = sa.select(_reports.c.id, _reports.c.hashes, _reports.c.state)
+    rows = now.execute(columns.where(_reports.c.id.in_(ids)))
+    return {bytes(row.id): (bytes(row.hashes), int(row.state)) for row in rows}
+
+
+def _insert(now: sa.Connection, halves: Sequence[Half], moment: float) -> None:
+    about = {"state": PENDING, "arrived": moment, "offered": 0.0}
+    rows = [{"id": half.id, "hashes": half.hashes, **about} for half in halves]
+    now.execute(sa.insert(_reports), rows)
+    now.execute(sa.insert(_shares), [{"id": half.id, "share": half.share} for half in halves])
+
+
+def _unfinished(now: sa.Connection) -> tuple[int, bytes] | None:
+    row = now.execute(sa.select(_jobs).where(_jobs.c.answer.is_(None))).first()
+    return None if row is None else (int(row.number), bytes(row.request))
+
+
+def _again(known: tuple[bytes, int], half: Half) -> Refusal | None:
+    """What to answer to a report whose id is known: the same one again is taken, once."""
+    hashes, state = known
+    if hashes != half.hashes:
+        return Refusal(
+            "replayed", "this id, and the token that goes with it, was used by another report", 409
+        )
+    if state == REFUSED:
+        return Refusal(
+            "mismatch",
+            "the two halves of this report do not belong together: make a new report, with a"
+            " new id",
+            409,
+        )
+    return None
+
+
+def _over() -> Refusal:
+    return Refusal("over", "this survey is over: no more reports are taken", 410)
+
+
+def _full(task: Task) -> Refusal:
+    return Refusal(
+        "full", f"this survey has the {task.most_reports:,} reports that it takes at most", 410
+    )
+
+
+def _code(code: str) -> bytes:
+    return hashlib.sha256(code.strip().encode()).digest()
