@@ -188,11 +188,12 @@ class Sending:
             )
         self.hashes = halves[0].hashes
         self.save()  # before anything leaves
+        self.receipts = {}
         for role, half in zip(ROLES, halves, strict=True):
-            if role not in self.receipts:
-                self.receipts[role] = aggregators.send(half, role)
-                self.save()
+            # Also one that was confirmed before: alone, it may have been deleted since.
+            self.receipts[role] = aggregators.send(half, role)
             sent(role)
+        self.save()
 
 
 def receipt_in(file: Path) -> Mapping[str, Any]:

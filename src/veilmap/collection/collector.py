@@ -108,10 +108,9 @@ class Collector:
         return noised(self.task.survey, total, participants_of(opening))
 
     def _asked(self, method: str, role: Role, what: str, content: Any = None) -> httpx.Response:
-        path = f"/tasks/{self.task.digest}/{what}"
+        url = f"{self.task.address(role)}/tasks/{self.task.digest}/{what}"
         body = b"" if content is None else json.dumps(content).encode()
-        headers = self.key.headers(method, path, body)
-        url = self.task.address(role) + path
+        headers = self.key.headers(method, url, body)
         try:
             answer = self.aggregators.client.request(method, url, content=body, headers=headers)
         except httpx.HTTPError as problem:

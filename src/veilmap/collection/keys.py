@@ -55,10 +55,10 @@ class SigningKey:
         """A signature, in hexadecimal digits; ``what`` keeps those of different things apart."""
         return self._private.sign(_named(what, content)).hex()
 
-    def headers(self, method: str, path: str, body: bytes) -> dict[str, str]:
-        """What a request carries so that its receiver knows who asks."""
+    def headers(self, method: str, url: str, body: bytes) -> dict[str, str]:
+        """What a request carries so that its receiver, and no other, knows who asks."""
         now = str(round(time.time()))
-        return {TIME: now, SIGNATURE: self.sign("request", _request(method, path, now, body))}
+        return {TIME: now, SIGNATURE: self.sign("request", _request(method, url, now, body))}
 
 
 def is_signed(public: str, what: str, content: bytes, signature: str) -> bool:
@@ -72,13 +72,13 @@ def is_signed(public: str, what: str, content: bytes, signature: str) -> bool:
 
 
 def check_request(
-    public: str, method: str, path: str, body: bytes, headers: Mapping[str, str], now: float
+    public: str, method: str, url: str, body: bytes, headers: Mapping[str, str], now: float
 ) -> None:
     """Refuse a request that the owner of a public key did not sign just now."""
     moment = headers.get(TIME, "")
     if not (moment.isascii() and moment.isdigit() and len(moment) < 12):
         moment = ""
-    content = _request(method, path, moment, body)
+    content = _request(method, url, moment, body)
     signed = is_signed(public, "request", content, headers.get(SIGNATURE, ""))
     if not moment or not signed:
         raise Refusal("not signed", "this request needs the signature of another party", 403)
@@ -91,8 +91,8 @@ def check_request(
         )
 
 
-def _request(method: str, path: str, moment: str, body: bytes) -> bytes:
-    return f"{method} {path}\n{moment}\n".encode() + hashlib.sha256(body).digest()
+def _request(method: str, url: str, moment: str, body: bytes) -> bytes:
+    return f"{method} {url}\n{moment}\n".encode() + hashlib.sha256(body).digest()
 
 
 def _named(what: str, content: bytes) -> bytes:

@@ -9,8 +9,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,7 +29,9 @@ from veilmap.collection.report import Half, Refusal
 from veilmap.collection.store import StorageError
 from veilmap.web.files import page_file, policy, sealed
 
-_BODY_SECONDS = 30.0  # for all of a body: 480 kB at 130 kbit/s
+_BODY_SECONDS = 20.0  # for all of a body, and more for a long one
+_SLOWEST = 16_000  # bytes a second
+_MEMORY = 256_000_000  # bytes of uploads that are under way
 _BATCH_BYTES = 16_000_000  # of uploads in one transaction
 _SHORT_BODY = 20_000  # bytes of requests that are no reports
 _ANSWER_WITHIN = 20.0  # seconds; who waits for an opening asks again
@@ -66,9 +68,10 @@ class HttpPeer:
         return str(self._post("opening", body).json()["signature"])
 
     def _post(self, what: str, body: bytes) -> httpx.Response:
-        path = f"/tasks/{self._leader.task.digest}/{what}"
-        headers = self._leader.key.headers("POST", path, body)
-        answer = self._client.post(self._leader.task.helper + path, content=body, headers=headers)
+        task = self._leader.task
+        url = f"{task.helper}/tasks/{task.digest}/{what}"
+        headers = self._leader.key.headers("POST", url, body)
+        answer = self._client.post(url, content=body, headers=headers)
         if answer.is_success:
             return answer
         with suppress(ValueError, KeyError, TypeError):
@@ -81,10 +84,11 @@ class HttpPeer:
 
 
 class Uploads:
-    """Halves on their way into the database, some in a transaction."""
+    """Halves on their way into the database, some in a transaction, in bounded memory."""
 
     def __init__(self, aggregator: Aggregator) -> None:
         self._aggregator = aggregator
+        self._free = _MEMORY
         self._waiting: asyncio.Queue[tuple[Half, asyncio.Future[Refusal | None]]] = asyncio.Queue()
         size = reports.half_bytes(aggregator.task, aggregator.role)
         self._most = max(1, _BATCH_BYTES // size)
@@ -96,6 +100,23 @@ class Uploads:
         refusal = await done
         if refusal is not None:
             raise refusal
+
+    @contextmanager
+    def room(self) -> Iterator[Callable[[int], None]]:
+        """What asks for memory as a body arrives; it is given back at the block's end."""
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            if size > self._free:
+                raise Refusal("busy", "many reports come at once: send it again in a minute", 503)
+            self._free -= size
+            taken += size
+
+        try:
+            yield take
+        finally:
+            self._free += taken
 
     async def run(self) -> None:
         """Store what comes, for ever."""
@@ -144,9 +165,11 @@ class Pairing:
                 if pause > _IDLE:
                     event("the helper answers again")
                 pause = 0.0 if offered else _IDLE
-            except (httpx.HTTPError, Refusal, StorageError) as problem:
+            except Exception as problem:  # whatever it is, the next try may succeed
                 if pause <= _IDLE:
-                    event("pairing waits", level=logging.WARNING, why=str(problem))
+                    expected = isinstance(problem, httpx.HTTPError | Refusal | StorageError)
+                    why = str(problem) if expected else type(problem).__name__
+                    event("pairing waits", level=logging.WARNING, why=why)
                 self._metrics.problems.labels("pairing").inc()
                 pause = min(max(2 * pause, 1.0), _LONGEST_PAUSE)
 
@@ -214,8 +237,8 @@ class Service:
             await asyncio.sleep(_TELL_EVERY)
             try:
                 expired = await asyncio.to_thread(self.aggregator.expire)
-            except StorageError as problem:
-                event("expiry failed", level=logging.WARNING, why=str(problem))
+            except Exception as problem:  # tried again in a while
+                event("expiry failed", level=logging.WARNING, why=type(problem).__name__)
                 continue
             if expired:
                 self.metrics.expired.inc(expired)
@@ -308,16 +331,22 @@ def _of_task(request: Request, digest: str) -> Service:
     return service
 
 
-async def _body(request: Request, most: int) -> bytes:
-    """A body of at most so many bytes, in bounded time."""
+async def _body(
+    request: Request, most: int, take: Callable[[int], None] = lambda size: None
+) -> bytes:
+    """A body of at most so many bytes, in bounded time; ``take`` is asked for their memory."""
     if "transfer-encoding" in request.headers:
         raise Refusal("malformed", "send the body with its length", 411)
     length = request.headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()) or len(length) > 12 or int(length) > most:
         raise Refusal("malformed", f"the body may have {most} bytes here, not {length[:20]}", 413)
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            content = b"".join([part async for part in request.stream()])
+        async with asyncio.timeout(_BODY_SECONDS + most / _SLOWEST):
+            parts = []
+            async for part in request.stream():
+                take(len(part))
+                parts.append(part)
+            content = b"".join(parts)
     except TimeoutError:
         raise Refusal("slow", "the body did not come in time", 408) from None
     if len(content) > most:
@@ -341,9 +370,9 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _check_signed(request: Request, service: Service, key: str, body: bytes) -> None:
-    moment = service.aggregator.clock()
-    path = request.url.path
-    keys.check_request(key, request.method, path, body, request.headers, moment)
+    own = service.aggregator
+    url = own.task.address(own.role) + request.url.path
+    keys.check_request(key, request.method, url, body, request.headers, own.clock())
 
 
 @_public.get("/health")
@@ -377,11 +406,12 @@ async def _metrics(request: Request) -> Response:
 async def _report(request: Request, digest: str) -> dict[str, str]:
     service = _of_task(request, digest)
     aggregator = service.aggregator
-    with service.metrics.uploads.time():
-        content = await _body(request, reports.half_bytes(aggregator.task, aggregator.role))
+    uploads = service.uploads
+    assert uploads is not None
+    with service.metrics.uploads.time(), uploads.room() as take:
+        content = await _body(request, reports.half_bytes(aggregator.task, aggregator.role), take)
         half = aggregator.parsed(content)
-        assert service.uploads is not None
-        await service.uploads.take(half)
+        await uploads.take(half)
     service.metrics.taken.inc()
     return {"role": aggregator.role, "receipt": aggregator.receipt(half)}
 

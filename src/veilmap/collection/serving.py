@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import resource
 import signal
 import ssl
 import sys
@@ -18,7 +19,6 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from veilmap._util import files
 from veilmap._util.sockets import listening
-from veilmap.collection import report as reports
 from veilmap.collection.admission import Invitations, Issuer
 from veilmap.collection.aggregator import Aggregator, Helper, Leader
 from veilmap.collection.connection import connected
@@ -30,8 +30,8 @@ from veilmap.collection.task import Task
 from veilmap.errors import ConfigurationError
 
 HEAD_SECONDS = 10.0  # until a request's headers must be there
-_MEMORY = 256_000_000  # bytes of uploads that are under way
-_CONNECTIONS = 64, 2000  # at least and at most
+_CONNECTIONS = 2000
+_OTHER_FILES = 64  # database, sockets, logs
 _STOP_SECONDS = 10
 
 
@@ -73,7 +73,7 @@ def serve(
             config = uvicorn.Config(
                 create_app(service_of(aggregator, folder, client)), http=ImpatientProtocol,
                 log_config=None, access_log=False, server_header=False, lifespan="on", ws="none",
-                proxy_headers=False, limit_concurrency=_most_connections(task, aggregator),
+                proxy_headers=False, limit_concurrency=_most_connections(),
                 timeout_keep_alive=15, timeout_graceful_shutdown=_STOP_SECONDS, backlog=1024,
                 h11_max_incomplete_event_size=16_384,
                 ssl_certfile=certificate, ssl_keyfile=key,
@@ -219,7 +219,11 @@ def _tls(certificate: Path | None, key: Path | None) -> bool:
     return True
 
 
-def _most_connections(task: Task, aggregator: Aggregator) -> int:
-    """So many that their uploads fit into bounded memory."""
-    least, most = _CONNECTIONS
-    return max(least, min(most, _MEMORY // reports.half_bytes(task, aggregator.role)))
+def _most_connections() -> int:
+    """As many as the system lets this process have open, up to a bound."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _CONNECTIONS + _OTHER_FILES
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed - _OTHER_FILES

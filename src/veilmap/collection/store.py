@@ -159,17 +159,21 @@ class Store:
     # ---- reports
 
     def take(self, halves: Sequence[Half], moment: float) -> list[Refusal | None]:
-        """Store halves of reports; what is not None was not stored, and why."""
+        """Store halves of reports; what is not None was not stored, and why.
+
+        A half that is here already is confirmed again, also after the survey's end.
+        """
         with self._transaction() as now:
             row = now.execute(sa.select(_task.c.state, _task.c.received)).one()
-            if row.state != "collecting":
-                return [_over() for _ in halves]
+            over = row.state != "collecting" or moment >= self._task.closes_at.timestamp()
             known = _hashes_of(now, [half.id for half in halves])
             fresh: dict[bytes, Half] = {}
             answers: list[Refusal | None] = []
             for half in halves:
                 if half.id in known:
                     answers.append(_again(known[half.id], half))
+                elif over:
+                    answers.append(_over())
                 elif row.received + len(fresh) >= self._task.most_reports:
                     answers.append(_full(self._task))
                 else:
@@ -236,6 +240,9 @@ class Store:
     def finish_job(self, number: int, added: Sequence[bytes], refused: Sequence[bytes]) -> None:
         """What the helper has answered: add these reports' shares, and forget those."""
         with self._transaction() as now:
+            begun = _unfinished(now)
+            if begun is None or begun[0] != number:
+                return  # it was finished before
             self._add(now, added, lambda report, share: elements_of(share))
             self._refuse(now, refused)
             done = sa.update(_jobs).where(_jobs.c.number == number)
@@ -426,7 +433,9 @@ def _engine(url: str) -> sa.Engine:
         if parsed.get_backend_name() == "postgresql":
             require("psycopg", "a PostgreSQL database", "postgres")
             parsed = parsed.set(drivername="postgresql+psycopg")
-            return sa.create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
+            engine = sa.create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
+            _one_after_the_other(engine, f"SELECT pg_advisory_xact_lock({_LOCK + 1})")
+            return engine
         if parsed.get_backend_name() != "sqlite":
             raise ConfigurationError(
                 f"database must be sqlite:///FILE or postgresql://…, not {parsed.drivername}",
@@ -447,11 +456,16 @@ def _engine(url: str) -> sa.Engine:
         ):  # fmt: skip
             connection.execute(f"PRAGMA {pragma}")
 
+    _one_after_the_other(engine, "BEGIN IMMEDIATE")
+    return engine
+
+
+def _one_after_the_other(engine: sa.Engine, first: str) -> None:
+    """Begin every transaction with what waits for the end of all others, of any process."""
+
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
+        connection.exec_driver_sql(first)
 
 
 def _alone(engine: sa.Engine) -> sa.Connection | None:

@@ -38,7 +38,6 @@ const MOST_USERS = 2000; // in one table; a list of more helps nobody
  * @property {Begun} begun
  * @property {Shares} shares
  * @property {Bytes} [credential]
- * @property {Partial<Signatures>} receipts
  */
 
 const page = {
@@ -261,7 +260,7 @@ async function made(task, readings, own) {
   const begunBefore = await begun(task.digest, code);
   const { id, secret } = begunBefore;
   const shares = await shared(own.vector, task.digestBytes, id, secret);
-  return { readings, own, code, begun: begunBefore, shares, receipts: {} };
+  return { readings, own, code, begun: begunBefore, shares };
 }
 
 /**
@@ -294,7 +293,7 @@ function redraw(task) {
 }
 
 /**
- * Sends the report; after a failure, what was not confirmed of the same one is sent again.
+ * Sends the report; after a failure the same one is sent again.
  *
  * @param {Task} task
  */
@@ -312,8 +311,7 @@ async function takePart(task) {
       prepared = await made(task, prepared.readings, prepared.own);
       show(task, prepared);
     }
-    await sendBoth(task, prepared);
-    finish(task, prepared);
+    finish(task, prepared, await sendBoth(task, prepared));
   } catch (error) {
     afterFailure(error, prepared);
   } finally {
@@ -324,23 +322,27 @@ async function takePart(task) {
 /**
  * @param {Task} task
  * @param {Prepared} report
+ * @returns {Promise<Signatures>}
  */
 async function sendBoth(task, report) {
   keep(report.begun);
   report.credential ??= await credentialFor(task, report.begun, report.code, told);
-  report.receipts.leader ??= await sent(task, "leader", report.shares, report.credential, told);
-  report.receipts.helper ??= await sent(task, "helper", report.shares, report.credential, told);
+  // Both again after a failure: a half that was confirmed may have been deleted since, alone.
+  const { shares, credential } = report;
+  const leader = await sent(task, "leader", shares, credential, told);
+  const helper = await sent(task, "helper", shares, credential, told);
+  return { leader, helper };
 }
 
 /**
  * @param {Task} task
  * @param {Prepared} report
+ * @param {Signatures} receipts
  */
-function finish(task, { begun: own, shares, receipts }) {
+function finish(task, { begun: own, shares }, receipts) {
   noteTakenPart(task.digest);
   forget(own);
-  const { leader = "", helper = "" } = receipts;
-  fill(page.result, ...receiptShown(task, receiptOf(task, shares, { leader, helper })));
+  fill(page.result, ...receiptShown(task, receiptOf(task, shares, receipts)));
   page.form.hidden = true;
   page.result.hidden = false;
   page.choose.hidden = page.notice.hidden = true;
