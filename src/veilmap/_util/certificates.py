@@ -13,15 +13,21 @@ from veilmap._util import files
 
 _PEM = serialization.Encoding.PEM
 _AUTHORITY_YEARS = 10
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False,
+    key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
+    decipher_only=False,
+)  # fmt: skip
 
 
 def write_authority(folder: Path) -> None:
     """A new authority: ca.crt goes to all who connect, ca.key stays with the operator."""
     key = ec.generate_private_key(ec.SECP384R1())
-    name = _name("veilmap")
-    built = _built(name, name, key.public_key(), days=365 * _AUTHORITY_YEARS).add_extension(
-        x509.BasicConstraints(ca=True, path_length=0), critical=True
-    )
+    own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    name = _name(f"veilmap {own.digest.hex()[:16]}")  # one file can hold several authorities
+    built = _built(name, name, key.public_key(), days=365 * _AUTHORITY_YEARS)
+    built = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    built = built.add_extension(own, critical=False).add_extension(_SIGNS, critical=True)
     _write(key, folder / "ca.key", built.sign(key, hashes.SHA384()), folder / "ca.crt")
 
 
@@ -34,9 +40,10 @@ def write_server(folder: Path, hosts: list[str], days: int, *, out: Path | None 
     signer = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP384R1())
-    built = _built(_name(hosts[0]), authority.subject, key.public_key(), days).add_extension(
-        x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
-    )
+    names = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    built = _built(_name(hosts[0]), authority.subject, key.public_key(), days)
+    built = built.add_extension(names, critical=False).add_extension(issuer, critical=False)
     out = folder if out is None else out
     _write(key, out / "server.key", built.sign(signer, hashes.SHA384()), out / "server.pem")
 

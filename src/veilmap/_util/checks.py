@@ -22,6 +22,8 @@ def number(
     """``value`` as a finite float > ``above``, >= ``least``, < ``below`` and <= ``most``."""
     try:
         result = float(value)
+    except OverflowError:
+        raise ConfigurationError(f"{name} is too large", name) from None
     except (TypeError, ValueError):
         raise ConfigurationError(f"{name} must be a number, not {value!r}", name) from None
     if not math.isfinite(result):

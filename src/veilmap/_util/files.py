@@ -121,6 +121,14 @@ def _holder(handle: int) -> str:
     return "another process; wait until it ends"
 
 
+def make_private(path: Path) -> None:
+    """Make an empty file that its owner alone can read, unless there is one."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}") from error
+
+
 def write_json(content: Any, path: Path, *, indent: int | None = 2) -> None:
     """Write ``content`` as JSON, whole or not at all."""
     write_text(json.dumps(content, indent=indent) + "\n", path)
@@ -130,6 +138,11 @@ def write_text(text: str, path: Path, *, secret: bool = False) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
     with replacing(path, secret=secret) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def printable(text: str, most: int = 500) -> str:
+    """A stranger's text for a terminal: without control characters, cut."""
+    return "".join(letter for letter in text if letter.isprintable())[:most]
 
 
 def existing(path: str | Path) -> Path:

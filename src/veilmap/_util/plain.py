@@ -15,6 +15,11 @@ T = TypeVar("T")
 
 _KINDS: dict[str, type] = {}
 
+# What reading a damaged or hostile JSON file raises, and taking it apart.
+DAMAGED = (
+    ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+
 
 def plain(kind: type[T]) -> type[T]:
     """Mark a frozen dataclass whose objects can be read back; as a decorator."""

@@ -84,7 +84,11 @@ def serve(
     database: str | None = DATABASE,
     certificate: Path | None = option(None, "Certificate for TLS, with its chain (PEM)."),
     key: Path | None = option(None, "The certificate's private key (PEM)."),
-    authority: Path | None = AUTHORITY,
+    authority: Path | None = option(
+        None,
+        "Certificate of the private authority that certifies the helper; default: authority.crt in"
+        " the folder, if it is there.",
+    ),
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; can be killed at any moment, and goes on where it was.
 
@@ -94,6 +98,8 @@ def serve(
     from veilmap.collection.serving import serve
 
     own, task = _opened(role, folder), _task(survey)
+    if authority is None and own.authority.exists():
+        authority = own.authority
 
     def on_ready(where: str) -> None:
         console.print(f"The {own.role} of task {task.digest[:16]} is at {where}", soft_wrap=True)

@@ -101,8 +101,8 @@ def _take_part(
     with console.status("sending …"):
         sending.send(vector, aggregators, lambda role: None)
     console.print(
-        f"Both aggregators have taken it. The receipt is {receipt}. After the survey, this says"
-        f" whether it was counted: veilmap contribute {task.leader} --receipt {receipt} --check",
+        f"Both aggregators have taken it. The receipt is {receipt}: after the survey, --check says"
+        " by it whether the report was counted.",
         soft_wrap=True,
     )
 

@@ -8,14 +8,16 @@ once. Nothing here knows of HTTP.
 
 import base64
 import json
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from veilmap._util import files
+from veilmap._util.plain import DAMAGED
 from veilmap.collection import report as reports
 from veilmap.collection import shares
 from veilmap.collection.admission import Invitations, Issuer
@@ -32,12 +34,13 @@ from veilmap.collection.store import (
     entries_of,
 )
 from veilmap.collection.task import Role, Task
-from veilmap.errors import DataError
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.surveys.aggregate import add_noise
 
 _MOST_IN_JOB = 500  # reports
 _JOB_BYTES = 32_000_000  # of the leader's shares in a job: what it holds in memory
 _OFFER_AGAIN = 5.0  # seconds after the helper did not have a report's other half
+_NOT_YET = 1.0  # seconds since 1970: after 0, when nothing was offered, and before all offers
 _ENTRY = reports.ID_BYTES + 2 * reports.HASH_BYTES
 MOST_JOB_BYTES = 16 + _MOST_IN_JOB * _ENTRY
 
@@ -75,6 +78,16 @@ class Aggregator:
     clock: Callable[[], float] = time.time
     seed: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.opening is None or not self.opening.exists():
+            return
+        statement, _ = _opening_in(self.opening)
+        if f'"task":"{self.task.digest}"'.encode() not in statement:
+            raise ConfigurationError(
+                f"{self.opening} is of another survey: an aggregator has a folder for each",
+                "folder",
+            )
+
     # ---- clients
 
     def parsed(self, content: bytes) -> Half:
@@ -104,7 +117,10 @@ class Aggregator:
     def noised(self, statement: bytes, total: shares.Elements) -> shares.Elements:
         """The sum of shares with the whole noise of the promise, which is drawn once."""
         if self.opening is not None and self.opening.exists():
-            return self._opened_before(self.opening, statement)
+            known, opened = _opening_in(self.opening)
+            if known != statement:
+                raise already_opened()
+            return opened
         noisy = shares.centred(total)
         add_noise(self.task.survey, noisy, self.seed, 0 if self.role == "leader" else 1)
         opened = shares.residues(noisy)
@@ -112,19 +128,6 @@ class Aggregator:
             share = base64.b64encode(shares.to_bytes(opened)).decode()
             content = json.dumps({"statement": statement.decode(), "share": share})
             files.write_text(content, self.opening, secret=True)
-        return opened
-
-    @staticmethod
-    def _opened_before(file: Path, statement: bytes) -> shares.Elements:
-        """The noisy share of a statement that the database does not know to be opened."""
-        try:
-            content = json.loads(file.read_bytes())
-            known, share = content["statement"].encode(), base64.b64decode(content["share"])
-            opened = shares.from_bytes(share)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{file} is no opening of an aggregator: {error}") from None
-        if known != statement:
-            raise already_opened()
         return opened
 
     def certificate(self) -> dict[str, str] | None:
@@ -155,21 +158,22 @@ class Helper(Aggregator):
         """Write the opening into the ledger and add noise, if both have the same reports."""
         if not is_signed(self.task.leader_key, "opening", statement, signature):
             raise Refusal("not signed", "the leader did not sign this opening", 403)
-        if statement != self._own_statement(statement):
-            raise Refusal(
-                "disagreement",
-                "leader and helper do not have the same reports: nothing is opened; compare both"
-                " databases",
-                409,
-            )
-        check_enough(self.task, self.standing().added)
-        self.store.open(statement, signature, partial(self.noised, statement))
+        with self.store.undisturbed():  # what is opened is what was compared
+            if statement != self._own_statement(statement):
+                raise Refusal(
+                    "disagreement",
+                    "leader and helper do not have the same reports: nothing is opened; compare"
+                    " both databases",
+                    409,
+                )
+            check_enough(self.task, self.standing().added)
+            self.store.open(statement, signature, partial(self.noised, statement))
         return self.key.sign("opening", statement)
 
     def _own_statement(self, theirs: bytes) -> bytes:
         try:
             leader_unpaired = int(json.loads(theirs)["leader_unpaired"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except DAMAGED:
             raise Refusal("malformed", "the opening is no statement") from None
         return statement_of(self.task, self.store, leader_unpaired, self.store.unpaired())
 
@@ -179,6 +183,7 @@ class Leader(Aggregator):
     """Asks the helper, and issues tokens."""
 
     issuer: Issuer | None = None
+    _one_job: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def issued(self, code: str, blinded: bytes) -> bytes:
         """The blind signature that an invitation is changed into."""
@@ -193,18 +198,23 @@ class Leader(Aggregator):
 
     def pair(
         self, helper: Peer, offered_before: float | None = None, *, empty: bool = False
-    ) -> int:
-        """Offer reports to the helper, and add those that both have; how many were offered.
+    ) -> int | None:
+        """Offer reports to the helper, and add those that both have; None if there was no job.
 
-        Reports that the helper did not have are offered again some seconds later, or if they were
-        offered before a given time. An ``empty`` offer tells the helper that there is nothing.
+        Else how many were offered, now or in a job that was not finished. Reports that
+        the helper did not have are offered again some seconds later, or if they were offered before
+        a given time. An ``empty`` offer tells the helper that there is nothing.
         """
+        with self._one_job:  # the helper takes them in their order
+            return self._paired(helper, offered_before, empty=empty)
+
+    def _paired(self, helper: Peer, offered_before: float | None, *, empty: bool) -> int | None:
         now = self.clock()
         before = now - _OFFER_AGAIN if offered_before is None else offered_before
         # Also if the clock is set back, what was just offered is not offered again.
         found = self.store.next_job(self._most_in_job, before, max(now, before), empty=empty)
         if found is None:
-            return 0
+            return None
         number, request, fresh = found
         entries = entries_of(request)
         all_offered = int(fresh and len(entries) < self._most_in_job)
@@ -234,7 +244,8 @@ class Leader(Aggregator):
                 raise Refusal(
                     "collecting", f"reports are taken until {self.task.closes}: open it then", 409
                 )
-            check_enough(self.task, standing.received)
+            self._pair_the_rest(helper)
+            check_enough(self.task, self.standing().added)  # or it goes on
             self.store.stop_collecting()
         if standing.state in ("collecting", "closed"):
             helper.close()
@@ -258,10 +269,11 @@ class Leader(Aggregator):
         return found
 
     def _pair_the_rest(self, helper: Peer) -> None:
-        """Offer everything once more, now that neither takes reports any longer."""
-        began = self.clock()
-        while self.pair(helper, offered_before=began):
-            pass
+        """Offer everything once more."""
+        with self._one_job:
+            self.store.forget_offers()
+            while self.pair(helper, offered_before=_NOT_YET) is not None:
+                pass
 
 
 def check_enough(task: Task, there: int) -> None:
@@ -291,6 +303,16 @@ def statement_of(task: Task, store: Store, leader_unpaired: int, helper_unpaired
 def receipt_text(task: Task, role: Role, report: bytes, hashes: bytes) -> bytes:
     """What an aggregator signs when it has taken its half of a report."""
     return task.digest_bytes + role.encode() + report + hashes
+
+
+def _opening_in(file: Path) -> tuple[bytes, shares.Elements]:
+    """The statement and the noisy share of an opening, whatever became of the database."""
+    try:
+        content = json.loads(file.read_bytes())
+        share = shares.from_bytes(base64.b64decode(content["share"]))
+        return content["statement"].encode(), share
+    except DAMAGED as error:
+        raise DataError(f"{file} is no opening of an aggregator: {error}") from None
 
 
 def _other(role: Role) -> Role:

@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
+from veilmap.collection.connection import PLAIN, content_of
 from veilmap.collection.task import Role, Task
 
 _CLOCK_SECONDS = 60.0
@@ -45,10 +46,10 @@ def checked(task: Task, role: Role, client: httpx.Client, now: datetime) -> Chec
     """What an aggregator of a task answers."""
     address = task.address(role)
     try:
-        with client.stream("GET", f"{address}/task") as answer:
+        with client.stream("GET", f"{address}/task", headers=PLAIN) as answer:
             stream = answer.extensions["network_stream"]
             days = _days_left(stream.get_extra_info("ssl_object"), now)
-            content = answer.read()
+            content = content_of(answer)
     except httpx.HTTPError as problem:
         why = str(problem) or type(problem).__name__
         return Checked(role, address, False, False, None, None, why)

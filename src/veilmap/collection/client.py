@@ -13,16 +13,17 @@ from typing import Any
 import httpx
 
 from veilmap._util import files
+from veilmap._util.plain import DAMAGED
 from veilmap.collection import report as reports
 from veilmap.collection.admission import Blinded, Invitations
 from veilmap.collection.aggregator import receipt_text
+from veilmap.collection.connection import MOST_BYTES, asked, line_of, object_in
 from veilmap.collection.keys import is_signed
 from veilmap.collection.report import Half
 from veilmap.collection.task import ROLES, Role, Task
 from veilmap.errors import DataError, PrivacyError, VeilmapError
 from veilmap.surveys.contribution import Contribution
 
-_MOST_BYTES = 10_000_000  # of an answer that is no list of reports
 _PAUSES = (0.5, 1, 2, 4, 8, 15, 30)  # seconds between tries
 
 
@@ -75,10 +76,13 @@ class Aggregators:
         url = f"{self.task.address(role)}/tasks/{self.task.digest}/{what}"
         for pause in (*self.pauses, None):
             try:
-                found = self.client.post(url, content=body, headers={"content-type": kind})
+                named = {"content-type": kind}
+                found = asked(self.client, "POST", url, content=body, headers=named)
+                if found.is_success:
+                    return object_in(found, f"the {role}")
                 if found.status_code < 500:
-                    return _answered(found)
-                why = _told(found) or f"it answered {found.status_code}"
+                    raise Refused(line_of(found))
+                why = line_of(found)
             except httpx.HTTPError as problem:
                 why = str(problem) or type(problem).__name__
             if pause is not None:
@@ -123,14 +127,16 @@ class Sending:
                 f"{file} is the receipt of a report that was taken; one person takes part once"
             )
         try:
-            blinded = content.get("blinded")
+            blinded, credential = content.get("blinded"), content.get("credential")
             return cls(
-                task, file, bytes.fromhex(content["id"]), bytes.fromhex(content["secret"]),
-                bytes.fromhex(content["credential"]) if content.get("credential") else None,
+                task, file,
+                _exactly(content["id"], reports.ID_BYTES),
+                _exactly(content["secret"], reports.SECRET_BYTES),
+                _exactly(credential, task.admission.credential_bytes) if credential else None,
                 None if blinded is None else Blinded.from_text(blinded),
-                dict(content["receipts"]), bytes.fromhex(content["hashes"]),
+                hashes=bytes.fromhex(content["hashes"]),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
+        except DAMAGED as error:
             raise DataError(f"{file} is damaged: {error}") from None
 
     def save(self) -> None:
@@ -196,6 +202,14 @@ class Sending:
         self.save()
 
 
+def _exactly(digits: str, size: int) -> bytes:
+    """So many bytes, from hexadecimal digits."""
+    found = bytes.fromhex(digits)
+    if len(found) != size:
+        raise ValueError(f"{len(found)} bytes where {size} belong")
+    return found
+
+
 def receipt_in(file: Path) -> Mapping[str, Any]:
     """What a receipt says."""
     try:
@@ -203,51 +217,22 @@ def receipt_in(file: Path) -> Mapping[str, Any]:
         if not isinstance(content, dict) or not isinstance(content["receipts"], dict):
             raise ValueError("it has no receipts")
         bytes.fromhex(content["id"]), str(content["task"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except DAMAGED as error:
         raise DataError(f"{file} is no receipt: {error}") from None
     return content
 
 
-def _got(client: httpx.Client, url: str, most: int = _MOST_BYTES) -> bytes:
+def _got(client: httpx.Client, url: str, most: int = MOST_BYTES) -> bytes:
     """What an address gives, of at most so many bytes."""
     try:
-        with client.stream("GET", url) as answer:
-            parts, size = [], 0
-            for part in answer.iter_bytes():
-                parts.append(part)
-                size += len(part)
-                if size > most:
-                    raise DataError(f"{url} answers with more than {most:,} bytes")
-            content = b"".join(parts)
+        answer = asked(client, "GET", url, most=most)
+    except httpx.RemoteProtocolError as problem:
+        raise DataError(f"{url} gives no answer that can be used: {problem}") from None
     except httpx.HTTPError as problem:
-        raise Unreachable(f"{url} does not answer: {problem or type(problem).__name__}") from None
+        why = str(problem) or type(problem).__name__
+        raise Unreachable(f"{url} does not answer: {why}") from None
     except (httpx.InvalidURL, ValueError) as problem:
         raise DataError(f"{url} is no address: {problem}") from None
     if answer.status_code != 200:
-        line = _line(content) or f"it answered {answer.status_code}"
-        raise Refused(f"{url}: {line}")
-    return content
-
-
-def _answered(answer: httpx.Response) -> dict[str, Any]:
-    """The object of an answer, or the line of a refusal."""
-    try:
-        content = answer.json()
-    except ValueError:
-        content = None
-    if answer.is_success and isinstance(content, dict):
-        return content
-    raise Refused(_told(answer) or f"the aggregator answered {answer.status_code}")
-
-
-def _told(answer: httpx.Response) -> str:
-    return _line(answer.content[:2000])
-
-
-def _line(content: bytes) -> str:
-    """The line in which an aggregator says what is wrong, without what could be markup."""
-    try:
-        line = str(json.loads(content)["error"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
-    return "".join(letter for letter in line if letter.isprintable())[:500]
+        raise Refused(f"{url}: {line_of(answer)}")
+    return answer.content

@@ -8,8 +8,10 @@ from typing import Any
 
 import httpx
 
+from veilmap._util.plain import DAMAGED
 from veilmap.collection import shares
 from veilmap.collection.client import Aggregators, Refused, Unreachable
+from veilmap.collection.connection import MOST_BYTES, asked, line_of, object_in
 from veilmap.collection.keys import SigningKey, is_signed
 from veilmap.collection.task import ROLES, Role, Task
 from veilmap.errors import DataError, PrivacyError
@@ -57,13 +59,13 @@ class Collector:
     def standing(self, role: Role) -> Standing:
         """How the survey stands at an aggregator."""
         began = time.time()
-        told = self._asked("GET", role, "status").json()
+        told = object_in(self._asked("GET", role, "status"), f"the {role}")
         middle = (began + time.time()) / 2
         try:
             counts = {name: int(told[name]) for name in _COUNTS}
             ahead = float(told["time"]) - middle
             return Standing(role, str(told["state"]), **counts, clock_off=ahead)
-        except (KeyError, TypeError, ValueError) as error:
+        except DAMAGED as error:
             raise DataError(f"the {role}'s status cannot be read: {error}") from None
 
     def open(self, *, early: bool, waiting: Callable[[int], None]) -> dict[str, str]:
@@ -73,10 +75,11 @@ class Collector:
         """
         while True:
             answer = self._asked("POST", "leader", "opening", {"early": early})
-            told = answer.json()
+            told = object_in(answer, "the leader")
             if answer.status_code != 202:
                 return self._checked(told)
-            waiting(int(told.get("added", 0)))
+            added = told.get("added")
+            waiting(added if isinstance(added, int) else 0)
             time.sleep(_ASK_AGAIN)
 
     def _checked(self, told: Any) -> dict[str, str]:
@@ -84,7 +87,7 @@ class Collector:
             found = {name: str(told[name]) for name in ("statement", *ROLES)}
             statement = json.loads(found["statement"])
             same = statement["task"] == self.task.digest and int(statement["reports"]) > 0
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except DAMAGED as error:
             raise DataError(f"the leader's answer is no opening: {error}") from None
         content = found["statement"].encode()
         signed = [is_signed(self.task.key(role), "opening", content, found[role]) for role in ROLES]
@@ -112,17 +115,16 @@ class Collector:
         body = b"" if content is None else json.dumps(content).encode()
         headers = self.key.headers(method, url, body)
         try:
-            answer = self.aggregators.client.request(method, url, content=body, headers=headers)
+            answer = asked(
+                self.aggregators.client, method, url, content=body, headers=headers,
+                most=shares.ELEMENT_BYTES * self.task.survey.numbers + MOST_BYTES,
+            )  # fmt: skip
         except httpx.HTTPError as problem:
             why = str(problem) or type(problem).__name__
             raise Unreachable(f"the {role}, {url}, does not answer: {why}") from None
         if answer.is_success:
             return answer
-        try:
-            line = "".join(c for c in str(answer.json()["error"]) if c.isprintable())[:500]
-        except (ValueError, KeyError, TypeError):
-            line = f"it answered {answer.status_code}"
-        raise Refused(f"the {role}: {line}")
+        raise Refused(f"the {role}: {line_of(answer)}")
 
 
 def participants_of(opening: dict[str, str]) -> int:

@@ -3,7 +3,9 @@
 ``aggregator.key`` signs, ``issuer.pem`` issues tokens (the leader's), ``metrics.token`` is for
 Prometheus, ``public.json`` is what the other organisation and the task need to know;
 ``reports.db`` is the database, unless another is named, and ``opening.json`` the noisy share once
-the survey was opened. Only ``public.json`` may leave it.
+the survey was opened. An operator may add ``authority.crt``, by which the other aggregator is
+certified, and ``environment``, with VEILMAP_DATABASE for the unit. Only ``public.json`` may leave
+it.
 """
 
 import json
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from veilmap._util import certificates, files
+from veilmap._util.plain import DAMAGED
 from veilmap.collection.admission import Invitations, Issuer
 from veilmap.collection.keys import SigningKey
 from veilmap.collection.metrics import Metrics
@@ -41,7 +44,7 @@ class PublicFile:
             told, issuer = str(content["role"]), content.get("issuer")
             found = cls(role, str(content["address"]), str(content["key"]),
                         None if issuer is None else Invitations(str(issuer)))  # fmt: skip
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except DAMAGED as error:
             raise DataError(f"{path} is no public.json of an aggregator: {error}") from None
         if told != role:
             raise DataError(f"{path} is of a {told[:20]}, not of the {role}")
@@ -110,7 +113,7 @@ class AggregatorFolder:
         """Leader or helper."""
         try:
             told = json.loads(self._public.read_text(encoding="utf-8"))["role"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except DAMAGED as error:
             raise DataError(f"{self._public} cannot be read: {error}") from None
         for role in ROLES:
             if told == role:
@@ -142,6 +145,11 @@ class AggregatorFolder:
     def database(self) -> str:
         """The database in this folder."""
         return f"sqlite:///{(self.path / 'reports.db').absolute()}"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of a private authority, if the other aggregator has one."""
+        return self.path / "authority.crt"
 
     @property
     def opening(self) -> Path:
@@ -189,6 +197,7 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
+EnvironmentFile=-{home}/environment
 ExecStart=/usr/bin/env veilmap {command}
 Restart=on-failure
 RestartSec=5

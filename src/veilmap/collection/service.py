@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,20 +20,24 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 
 from veilmap.collection import keys
 from veilmap.collection import report as reports
 from veilmap.collection.aggregator import MOST_JOB_BYTES, Aggregator, Helper, Leader, Peer
+from veilmap.collection.connection import asked, line_of, object_in
 from veilmap.collection.metrics import Metrics
 from veilmap.collection.report import Half, Refusal
 from veilmap.collection.store import StorageError
+from veilmap.errors import DataError
 from veilmap.web.files import page_file, policy, sealed
 
 _BODY_SECONDS = 20.0  # for all of a body, and more for a long one
 _SLOWEST = 16_000  # bytes a second
 _MEMORY = 256_000_000  # bytes of uploads that are under way
 _BATCH_BYTES = 16_000_000  # of uploads in one transaction
-_SHORT_BODY = 20_000  # bytes of requests that are no reports
+_SHORT_BODY = 20_000  # bytes of requests that are no reports, and of the helper's answers
+_HELPER_REFUSES = 502
 _ANSWER_WITHIN = 20.0  # seconds; who waits for an opening asks again
 _IDLE = 0.25  # seconds between looks for reports to pair
 _LONGEST_PAUSE = 30.0  # seconds, while the helper does not answer
@@ -60,27 +64,35 @@ class HttpPeer:
 
     def close(self) -> int:
         """Have the helper take no more reports; how many have no other half."""
-        return int(self._post("closing", b"").json()["unpaired"])
+        unpaired = self._told(self._post("closing", b""), "unpaired")
+        if not isinstance(unpaired, int):
+            raise httpx.RemoteProtocolError("the helper does not say how many have no other half")
+        return unpaired
 
     def opening(self, statement: bytes, signature: str) -> str:
         """Have the helper open its share; its signature under the statement."""
         body = json.dumps({"statement": statement.decode(), "signature": signature}).encode()
-        return str(self._post("opening", body).json()["signature"])
+        return str(self._told(self._post("opening", body), "signature"))
 
     def _post(self, what: str, body: bytes) -> httpx.Response:
         task = self._leader.task
         url = f"{task.helper}/tasks/{task.digest}/{what}"
         headers = self._leader.key.headers("POST", url, body)
-        answer = self._client.post(url, content=body, headers=headers)
+        answer = asked(self._client, "POST", url, content=body, headers=headers, most=_SHORT_BODY)
         if answer.is_success:
             return answer
-        with suppress(ValueError, KeyError, TypeError):
-            told = answer.json()
-            reason, line = str(told["reason"]), str(told["error"])
-            raise Refusal(reason, f"the helper refuses: {line}", 502)
-        raise httpx.HTTPStatusError(
-            f"the helper answered {answer.status_code}", request=answer.request, response=answer
-        )
+        reason = str(self._told(answer, "reason"))[:20]
+        raise Refusal(reason, f"the helper refuses: {line_of(answer)}", _HELPER_REFUSES)
+
+    @staticmethod
+    def _told(answer: httpx.Response, name: str) -> Any:
+        """A field of the helper's answer, or None."""
+        try:
+            return object_in(answer, "the helper").get(name)
+        except DataError:
+            raise httpx.RemoteProtocolError(
+                f"the helper answers {answer.status_code} with nothing that can be read"
+            ) from None
 
 
 class Uploads:
@@ -157,6 +169,8 @@ class Pairing:
         pause, told = _IDLE, 0.0
         while not self._ended.wait(pause):
             try:
+                if self._leader.standing().state in ("agreed", "opened"):
+                    return
                 began = time.monotonic()
                 idle = began - told > _TELL_EVERY
                 offered = self._leader.pair(self._helper, empty=idle)
@@ -281,7 +295,8 @@ def create_app(service: Service) -> FastAPI:
 def _refuse_in_one_line(app: FastAPI, service: Service) -> None:
     @app.exception_handler(Refusal)
     def _refused(request: Request, refusal: Refusal) -> JSONResponse:
-        service.metrics.refused.labels(refusal.reason).inc()
+        reason = "helper" if refusal.status == _HELPER_REFUSES else refusal.reason
+        service.metrics.refused.labels(reason).inc()
         return _answer(refusal.status, refusal.reason, refusal.line)
 
     @app.exception_handler(StorageError)
@@ -349,6 +364,8 @@ async def _body(
             content = b"".join(parts)
     except TimeoutError:
         raise Refusal("slow", "the body did not come in time", 408) from None
+    except ClientDisconnect:
+        raise Refusal("slow", "the connection ended before the body did", 408) from None
     if len(content) > most:
         raise Refusal("malformed", f"the body may have {most} bytes here", 413)
     return content
@@ -470,7 +487,7 @@ async def _opening(request: Request, digest: str) -> Response:
     content = _parsed(body)
     if service.aggregator.role == "helper":
         statement, signature = str(content.get("statement")), str(content.get("signature"))
-        sign = partial(service.as_helper.open, statement.encode(), signature)
+        sign = partial(service.as_helper.open, statement.encode(errors="replace"), signature)
         signed = await asyncio.to_thread(sign)
         event("opened")
         return JSONResponse({"signature": signed})

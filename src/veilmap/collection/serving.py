@@ -15,9 +15,8 @@ from typing import Any
 
 import httpx
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from veilmap._util import files
 from veilmap._util.sockets import listening
 from veilmap.collection.admission import Invitations, Issuer
 from veilmap.collection.aggregator import Aggregator, Helper, Leader
@@ -30,6 +29,8 @@ from veilmap.collection.task import Task
 from veilmap.errors import ConfigurationError
 
 HEAD_SECONDS = 10.0  # until a request's headers must be there
+READ_SECONDS = 20.0  # until a client must have read some of its answer
+_HEAD_BYTES = 16_384
 _CONNECTIONS = 2000
 _OTHER_FILES = 64  # database, sockets, logs
 _STOP_SECONDS = 10
@@ -65,7 +66,7 @@ def serve(
         Called with the address once it answers.
     """
     tls = _tls(certificate, key)
-    with files.locked(folder.path / ".lock"), listening(host, [port]) as listener:
+    with listening(host, [port]) as listener:
         aggregator = made(folder, task, database, seed)
         scheme = "https" if tls else "http"
         on_ready(f"{scheme}://{host}:{listener.getsockname()[1]}")
@@ -75,7 +76,7 @@ def serve(
                 log_config=None, access_log=False, server_header=False, lifespan="on", ws="none",
                 proxy_headers=False, limit_concurrency=_most_connections(),
                 timeout_keep_alive=15, timeout_graceful_shutdown=_STOP_SECONDS, backlog=1024,
-                h11_max_incomplete_event_size=16_384,
+                h11_max_incomplete_event_size=_HEAD_BYTES,
                 ssl_certfile=certificate, ssl_keyfile=key,
             )  # fmt: skip
             event("started", role=aggregator.role, task=task.digest)
@@ -112,10 +113,14 @@ def service_of(aggregator: Aggregator, folder: AggregatorFolder, client: httpx.C
     return Service(aggregator, Metrics(), folder.metrics_token, peer)
 
 
-class ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """Uvicorn's, which ends connections whose requests do not get on."""
+class ImpatientProtocol(H11Protocol):
+    """Uvicorn's, which ends connections whose requests do not get on, or whose answers do not.
+
+    By h11, which bounds what headers may take; uvicorn's faster protocol does not.
+    """
 
     _timer: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Wait for a request, not for ever."""
@@ -133,7 +138,20 @@ class ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing more to wait for."""
         self._stop_waiting()
+        self.resume_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client has not read what was sent so far."""
+        super().pause_writing()
+        self._unread = asyncio.get_running_loop().call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has read some."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
 
     def shutdown(self) -> None:
         """End idle connections at once: peers that are not reading would not say goodbye."""

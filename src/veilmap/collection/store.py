@@ -8,13 +8,15 @@ goes when it is opened: its noisy version takes its place.
 import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from veilmap._util import files
 from veilmap._util.extras import require
 from veilmap.collection import shares
 from veilmap.collection.report import HASH_BYTES, ID_BYTES, Half, Refusal, elements_of
@@ -33,8 +35,9 @@ belong together; it was in an earlier job."""
 Read = Callable[[bytes, bytes], shares.Elements]
 """The elements of a report's share, by the report's id and the share as it is stored."""
 
-_LOCK = 0x7665696C  # of PostgreSQL, for the one process that serves a database
+_LOCK = 0x7665696C  # in PostgreSQL, of the one process that serves a database
 _CACHE_KIB = 8192
+_PAGE_BYTES = 16_384  # of SQLite: shares are long
 
 _tables = sa.MetaData()
 _task = sa.Table(
@@ -95,20 +98,29 @@ class Standing:
 class Store:
     """The database of one aggregator for one task.
 
-    ``url`` is as SQLAlchemy has it; ``serving`` keeps other servers off a PostgreSQL database.
+    ``url`` is as SQLAlchemy has it; ``serving`` keeps other servers off the same database.
     """
 
     def __init__(self, url: str, task: Task, role: Role, *, serving: bool = True) -> None:
         self._task = task
         self._lock = threading.RLock()
-        self._engine = _engine(url)
+        self._held = ExitStack()
+        self._engine = _engine(url, serving=serving)
+        if self._engine.dialect.name == "sqlite" and self._engine.url.database:
+            file = Path(self._engine.url.database)
+            if serving:
+                self._held.enter_context(files.locked(file.with_name(f"{file.name}.lock")))
+            files.make_private(file)
         try:
-            self._alone = _alone(self._engine) if serving else None
             with self._transaction() as now:
                 _tables.create_all(now)
                 self._begin(now, role)
         except StorageError as error:
+            self.close()
             raise ConfigurationError(f"the database cannot be used: {error}", "database") from None
+        except ConfigurationError:
+            self.close()
+            raise
 
     def _begin(self, now: sa.Connection, role: Role) -> None:
         row = now.execute(sa.select(_task.c.digest, _task.c.role)).first()
@@ -126,9 +138,14 @@ class Store:
 
     def close(self) -> None:
         """Let the database go."""
-        if self._alone is not None:
-            self._alone.close()
         self._engine.dispose()
+        self._held.close()
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Several transactions with none of another thread's between them."""
+        with self._lock:
+            yield
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
@@ -138,9 +155,7 @@ class Store:
                 with self._engine.begin() as connection:
                     yield connection
             except SQLAlchemyError as error:
-                cause = error.orig if isinstance(error, DBAPIError) else error
-                line = " ".join(str(cause).split()) or type(error).__name__
-                raise StorageError(line) from error
+                raise StorageError(_why(error)) from error
 
     def standing(self) -> Standing:
         """How the survey stands."""
@@ -168,10 +183,12 @@ class Store:
             over = row.state != "collecting" or moment >= self._task.closes_at.timestamp()
             known = _hashes_of(now, [half.id for half in halves])
             fresh: dict[bytes, Half] = {}
+            confirmed: list[bytes] = []
             answers: list[Refusal | None] = []
             for half in halves:
                 if half.id in known:
                     answers.append(_again(known[half.id], half))
+                    confirmed += [half.id] if answers[-1] is None else []
                 elif over:
                     answers.append(_over())
                 elif row.received + len(fresh) >= self._task.most_reports:
@@ -183,6 +200,10 @@ class Store:
             if fresh:
                 _insert(now, list(fresh.values()), moment)
                 now.execute(sa.update(_task).values(received=_task.c.received + len(fresh)))
+            if confirmed:
+                # Its other half may just be on its way: this one is not to go before it.
+                again = _reports.c.id.in_(confirmed) & (_reports.c.state == PENDING)
+                now.execute(sa.update(_reports).where(again).values(arrived=moment))
             return answers
 
     def expire(self, before: float) -> int:
@@ -236,6 +257,12 @@ class Store:
             ids = [row.id for row in rows]
             now.execute(sa.update(_reports).where(_reports.c.id.in_(ids)).values(offered=moment))
             return number, request, True
+
+    def forget_offers(self) -> None:
+        """Count reports without their other half as not offered yet."""
+        with self._transaction() as now:
+            pending = sa.update(_reports).where(_reports.c.state == PENDING)
+            now.execute(pending.values(offered=0.0))
 
     def finish_job(self, number: int, added: Sequence[bytes], refused: Sequence[bytes]) -> None:
         """What the helper has answered: add these reports' shares, and forget those."""
@@ -349,6 +376,14 @@ class Store:
             now.execute(sa.delete(_shares))
             new = {"state": "opened", "signature": signature, "opened": opened, "total": None}
             now.execute(sa.update(_task).values(**new))
+        self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Leave nothing of shares and sum in SQLite's write-ahead log."""
+        if self._engine.dialect.name != "sqlite":
+            return
+        with self._lock, closing(self._engine.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def opened(self) -> bytes | None:
         """The sum of shares with noise, if it was opened."""
@@ -426,15 +461,18 @@ def _verdict(known: tuple[bytes, int] | None, hashes: bytes) -> int:
     return REPEATED if known == (hashes, ADDED) else MISMATCHED
 
 
-def _engine(url: str) -> sa.Engine:
+def _engine(url: str, *, serving: bool) -> sa.Engine:
     """The database at an address, set up to be durable."""
     try:
         parsed = sa.make_url(url)
         if parsed.get_backend_name() == "postgresql":
             require("psycopg", "a PostgreSQL database", "postgres")
             parsed = parsed.set(drivername="postgresql+psycopg")
-            engine = sa.create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
-            _one_after_the_other(engine, f"SELECT pg_advisory_xact_lock({_LOCK + 1})")
+            # One connection, which holds the lock as long as it lives; a new one takes it anew.
+            only = {"pool_size": 1, "max_overflow": 0, "pool_pre_ping": True}
+            engine = sa.create_engine(parsed, hide_parameters=True, **only)
+            if serving:
+                sa.event.listen(engine, "connect", _lock_database)
             return engine
         if parsed.get_backend_name() != "sqlite":
             raise ConfigurationError(
@@ -443,7 +481,7 @@ def _engine(url: str) -> sa.Engine:
             )
     except MissingExtraError:
         raise
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, ValueError) as error:
         raise ConfigurationError(f"database {url!r} is no address: {error}", "database") from None
     engine = sa.create_engine(parsed, hide_parameters=True, connect_args={"timeout": 30})
 
@@ -452,36 +490,34 @@ def _engine(url: str) -> sa.Engine:
         # Python's driver begins transactions late; ours begin with BEGIN IMMEDIATE below.
         connection.isolation_level = None
         for pragma in (
-            "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", f"cache_size=-{_CACHE_KIB}",
+            f"page_size={_PAGE_BYTES}", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON",
+            f"cache_size=-{_CACHE_KIB}",
         ):  # fmt: skip
             connection.execute(f"PRAGMA {pragma}")
 
-    _one_after_the_other(engine, "BEGIN IMMEDIATE")
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
     return engine
 
 
-def _one_after_the_other(engine: sa.Engine, first: str) -> None:
-    """Begin every transaction with what waits for the end of all others, of any process."""
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(first)
-
-
-def _alone(engine: sa.Engine) -> sa.Connection | None:
-    """A lock on a PostgreSQL database; SQLite's is a file of its folder."""
-    if engine.dialect.name != "postgresql":
-        return None
-    try:
-        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        free = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_LOCK))).scalar_one()
-    except SQLAlchemyError as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        raise StorageError(" ".join(str(cause).split())) from error
+def _lock_database(connection: Any, record: Any) -> None:
+    """Take PostgreSQL's lock for a new connection, or refuse to use it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
+        free = cursor.fetchone()[0]
+    connection.commit()
     if not free:
         connection.close()
-        raise ConfigurationError("another aggregator serves this database already", "database")
-    return connection
+        raise StorageError("another aggregator serves this database")
+
+
+def _why(error: SQLAlchemyError) -> str:
+    """What the database says, without the values that were to be written."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    told = getattr(getattr(cause, "diag", None), "message_primary", None) or str(cause)
+    return " ".join(told.split()) or type(error).__name__
 
 
 def _count(now: sa.Connection, state: int) -> int:
@@ -518,8 +554,9 @@ def _again(known: tuple[bytes, int], half: Half) -> Refusal | None:
     if state == REFUSED:
         return Refusal(
             "mismatch",
-            "the two halves of this report do not belong together: make a new report, with a"
-            " new id",
+            "leader and helper were sent halves that do not belong together: one of the two, or"
+            " your client, is faulty. Tell both operators, and make no other report: both could be"
+            " counted",
             409,
         )
     return None
@@ -536,4 +573,4 @@ def _full(task: Task) -> Refusal:
 
 
 def _code(code: str) -> bytes:
-    return hashlib.sha256(code.strip().encode()).digest()
+    return hashlib.sha256(code.strip().encode(errors="replace")).digest()

@@ -12,10 +12,11 @@ from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 from veilmap._util import checks, files
-from veilmap._util.plain import from_plain, plain, to_plain
+from veilmap._util.plain import DAMAGED, from_plain, plain, to_plain
 from veilmap.collection.admission import Invitations, ProofOfWork
 from veilmap.collection.shares import PRIME
 from veilmap.errors import ConfigurationError, DataError, VeilmapError
+from veilmap.privacy.mechanisms.lattice import LARGEST_DEVIATION
 from veilmap.surveys.design import Survey
 
 Role = Literal["leader", "helper"]
@@ -46,7 +47,8 @@ class Task:
         More are refused.
     admission : Invitations or ProofOfWork
     pairing_hours : float
-        A report whose other half has not come by then is deleted.
+        A half whose other half has not come by then is deleted; an hour at least, in which a
+        client gets through to both.
     """
 
     survey: Survey
@@ -88,8 +90,14 @@ class Task:
             raise ConfigurationError(f"the survey closes {self.closes}, before it opens", "closes")
         most = checks.whole("most_reports", self.most_reports, least=self.survey.participants)
         object.__setattr__(self, "most_reports", most)
-        hours = checks.number("pairing_hours", self.pairing_hours, above=0, most=24 * 365)
+        hours = checks.number("pairing_hours", self.pairing_hours, least=1, most=24 * 365)
         object.__setattr__(self, "pairing_hours", hours)
+        if self.survey.deviation > LARGEST_DEVIATION:
+            raise ConfigurationError(
+                f"noise of deviation {self.survey.deviation:,.0f} cannot be drawn: design the"
+                " survey for a larger ε, or with a smaller C",
+                "survey",
+            )
         self._check_room()
 
     def _check_room(self) -> None:
@@ -158,9 +166,10 @@ class Task:
             raise DataError(f"{where} is too large for the task of a survey")
         try:
             found = from_plain(json.loads(content), cls)
-        except (VeilmapError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (VeilmapError, *DAMAGED) as error:
+            why = files.printable(str(error))  # names in it may be anybody's
             raise DataError(
-                f"{where} holds no task of a survey ({error}); veilmap survey publish writes one"
+                f"{where} holds no task of a survey ({why}); veilmap survey publish writes one"
             ) from None
         if found.content != content:
             raise DataError(f"{where} does not hold a task as veilmap survey publish writes it")
@@ -182,7 +191,10 @@ def origin(name: str, address: object) -> str:
         raise ConfigurationError(f"{name} must be scheme, host and port alone", name)
     if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
         raise ConfigurationError(f"{name} must begin with https://, except on loopback", name)
-    return f"{parts.scheme}://{parts.netloc}"
+    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    port = "" if parts.port in (None, usual) else f":{parts.port}"
+    return f"{parts.scheme}://{host}{port}"  # one address is written in one way
 
 
 def _time(name: str, text: object) -> str:
@@ -195,4 +207,7 @@ def _time(name: str, text: object) -> str:
         ) from None
     if found.tzinfo is None:
         raise ConfigurationError(f"{name} must name its time zone, as in {text}Z", name)
-    return found.astimezone(UTC).isoformat(timespec="seconds")
+    try:
+        return found.astimezone(UTC).isoformat(timespec="seconds")
+    except OverflowError:
+        raise ConfigurationError(f"{name} is beyond all calendars: {text}", name) from None

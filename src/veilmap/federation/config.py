@@ -15,7 +15,7 @@ import numpy as np
 
 from veilmap._util import checks, files
 from veilmap._util.ids import Id
-from veilmap._util.plain import differences, from_plain, plain, to_plain
+from veilmap._util.plain import DAMAGED, differences, from_plain, plain, to_plain
 from veilmap.data.folders import Crowd
 from veilmap.errors import ConfigurationError, DataError, RunFolderError, VeilmapError
 from veilmap.federation.model import Calibrated, Model
@@ -35,7 +35,6 @@ FORMAT = 8
 RUN, STUDY = "config.json", "study.json"
 
 # What a stranger's file may raise where it is read: nested too deep, a folder, no such thing.
-_DAMAGED = (VeilmapError, AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError)
 
 _USERS_PER_DIGEST = 1000
 
@@ -184,7 +183,7 @@ class RunConfig:
             return cls._of(content)
         except RunFolderError:
             raise
-        except _DAMAGED as error:
+        except (VeilmapError, *DAMAGED) as error:
             raise RunFolderError(f"{path} is damaged: {error}") from error
 
     @classmethod

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from veilmap._util import checks
+from veilmap._util.plain import DAMAGED
 from veilmap.attacks import PriorOnly
 from veilmap.auditing.measured import DISTANCES, Measured
-
-# What a stranger's file raises where it is read: no such thing, of other types, nested too deep.
-_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 _MOST_ATTACKS = 100
 _LONGEST = 200  # letters of a name
@@ -100,7 +98,7 @@ class SurveyAudit:
                 _canaries(planted) if planted else None,
                 tuple(map(_location, places)),
             )
-        except _DAMAGED:
+        except DAMAGED:
             return None
 
 

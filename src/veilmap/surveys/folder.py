@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from veilmap._util import checks, files
+from veilmap._util.plain import DAMAGED
 from veilmap._util.version import __version__
 from veilmap.errors import PrivacyError, RunFolderError
 from veilmap.model.radio_map import RadioMap
@@ -130,7 +131,7 @@ class SurveyFolder:
                 "opened": str(account.get("opened", "")),
                 "opening": account.get("opening"),
             }
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except DAMAGED as error:
             raise RunFolderError(f"{self._ledger} is no survey's account: {error}") from None
         if known["survey"] != self.survey.digest:
             raise RunFolderError(f"{self._ledger} belongs to another design than survey.json")

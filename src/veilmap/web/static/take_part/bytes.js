@@ -66,6 +66,28 @@ export function equal(bytes, others) {
 }
 
 /**
+ * The body of an answer; an error where it is longer than `most`, whoever sends it.
+ *
+ * @param {Response} answer
+ * @param {number} most
+ * @returns {Promise<Bytes>}
+ */
+export async function bytesOf(answer, most) {
+  const parts = [];
+  let size = 0;
+  const reader = /** @type {ReadableStream<Bytes>} */ (answer.body).getReader();
+  for (let part = await reader.read(); part.value; part = await reader.read()) {
+    parts.push(part.value);
+    size += part.value.length;
+    if (size > most) {
+      await reader.cancel();
+      throw new Error(`more than ${most} bytes`);
+    }
+  }
+  return joined(...parts);
+}
+
+/**
  * From the system's generator.
  *
  * @param {number} length

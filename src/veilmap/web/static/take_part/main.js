@@ -191,6 +191,7 @@ async function choose(task, file) {
     const found = measured(await readTable(file), task.survey, file.name);
     if (mine !== choice) return;
     table = found;
+    fill(page.reading); // before a choice of whose readings makes this one an earlier one
     await ask(task, table, file.name);
   } catch (error) {
     if (mine === choice) fill(page.fileProblem, lineOf(error));
@@ -355,8 +356,6 @@ function finish(task, { begun: own, shares }, receipts) {
  */
 function afterFailure(error, report) {
   fill(page.sendProblem, lineOf(error));
-  // Halves that do not belong together were forgotten by both; a new report has a new id.
-  if (error instanceof Problem && error.reason === "mismatch") forget(report.begun);
   if (report.credential) fill(page.go, "Send the same report again");
 }
 

@@ -4,7 +4,7 @@
 /** @import {Role, Task} from "./task.js" */
 
 import { h } from "../dom.js";
-import { toHex } from "./bytes.js";
+import { bytesOf, toHex } from "./bytes.js";
 import { Problem } from "./problem.js";
 import { ID_BYTES } from "./report.js";
 import { NAMES } from "./sending.js";
@@ -121,8 +121,9 @@ async function listed(task, role) {
   const address = `${task[role]}/tasks/${task.digest}/reports`;
   const answer = await fetch(address, { credentials: "omit", cache: "no-store" }).catch(() => null);
   if (answer?.status === 409) return null;
-  if (!answer?.ok) throw new Problem(`The ${NAMES[role]} does not answer now. Look again later.`);
-  const content = new Uint8Array(await answer.arrayBuffer());
+  const most = ID_BYTES * task.most_reports;
+  const content = answer?.ok ? await bytesOf(answer, most).catch(() => null) : null;
+  if (!content) throw new Problem(`The ${NAMES[role]} does not answer now. Look again later.`);
   const ids = new Set();
   for (let at = 0; at < content.length; at += ID_BYTES) {
     ids.add(toHex(content.subarray(at, at + ID_BYTES)));

@@ -5,7 +5,7 @@
 /** @import {Shares} from "./report.js" */
 /** @import {Role, Task} from "./task.js" */
 
-import { fromHex, joined, toHex, utf8 } from "./bytes.js";
+import { bytesOf, fromHex, joined, toHex, utf8 } from "./bytes.js";
 import { keep } from "./kept.js";
 import { Problem } from "./problem.js";
 import { half } from "./report.js";
@@ -16,6 +16,8 @@ import { solved } from "./work.js";
 /** @typedef {(words: string, share?: number) => void} Told */
 
 const PAUSES = [1, 2, 4, 8]; // seconds before an upload is tried again
+const LONGEST = 300; // seconds for a request; a large half on a slow line takes minutes
+const ANSWER = 20_000; // bytes of an answer
 const LATER = [408, 429, 502, 503, 504]; // answers after which another try may succeed
 
 /** @type {Record<Role, string>} */
@@ -134,9 +136,10 @@ async function posted(task, role, what, body, kind, told) {
       headers: { "content-type": kind },
       credentials: "omit",
       cache: "no-store",
+      signal: AbortSignal.timeout(1000 * LONGEST),
     }).catch(() => null);
     /** @type {Record<string, unknown>} */
-    const content = (await answer?.json().catch(() => null)) ?? {};
+    const content = (await objectIn(answer)) ?? {};
     if (answer?.ok) return content;
     if (answer && !LATER.includes(answer.status)) throw refusal(role, answer, content);
     if (pause === null) break;
@@ -150,8 +153,21 @@ async function posted(task, role, what, body, kind, told) {
   );
 }
 
+/** @param {Response | null} answer */
+async function objectIn(answer) {
+  if (!answer) return null;
+  try {
+    return JSON.parse(new TextDecoder().decode(await bytesOf(answer, ANSWER)));
+  } catch {
+    return null;
+  }
+}
+
 /** @type {Record<string, string>} */
 const REASONS = {
+  mismatch:
+    "One of the two aggregators says that your report’s halves do not belong together, which an" +
+    " honest one would not. Tell both operators, and make no other report: both could be counted.",
   replayed:
     "A report with other measurements was sent from this browser before, and has arrived in part." +
     " Choose the same file, and the same person in it, as then.",

@@ -2,7 +2,7 @@
 
 /** @import {Bytes} from "./bytes.js" */
 
-import { equal, sha256, toHex } from "./bytes.js";
+import { bytesOf, equal, sha256, toHex } from "./bytes.js";
 import { Problem } from "./problem.js";
 
 /** @typedef {"leader" | "helper"} Role */
@@ -45,6 +45,7 @@ import { Problem } from "./problem.js";
  * @property {string} helper_key
  * @property {string} opens
  * @property {string} closes
+ * @property {number} most_reports
  * @property {number} pairing_hours
  * @property {Admission} admission
  */
@@ -52,6 +53,7 @@ import { Problem } from "./problem.js";
 /** @typedef {Published & {digest: string, digestBytes: Bytes, numbers: number}} Task */
 
 const SIZE = 10_000_000; // bytes of a task at most
+const LONGEST = 60; // seconds for a task
 const NUMBERS = 50_000_000; // of a contribution at most
 
 /**
@@ -92,16 +94,16 @@ export function hostOf(address) {
  * @param {string} who
  */
 async function bytesAt(origin, who) {
-  const answer = await fetch(`${origin}/task`, { cache: "no-store", credentials: "omit" }).catch(
-    () => null,
-  );
+  const signal = AbortSignal.timeout(1000 * LONGEST);
+  const how = /** @type {RequestInit} */ ({ cache: "no-store", credentials: "omit", signal });
+  const answer = await fetch(`${origin}/task`, how).catch(() => null);
   if (!answer?.ok) {
     throw new Problem(
       `${who} does not give out the survey’s task now. Check the connection, and try again later.`,
     );
   }
-  const content = new Uint8Array(await answer.arrayBuffer());
-  if (content.length > SIZE) throw new Problem(`${who} gives out more than a survey’s task.`);
+  const content = await bytesOf(answer, SIZE).catch(() => null);
+  if (!content) throw new Problem(`${who} gives out more than a survey’s task, or stops halfway.`);
   return content;
 }
 
