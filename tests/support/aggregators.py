@@ -195,7 +195,8 @@ def deployed(folder, *, keys=None, seed=None, **changes):
 @contextmanager
 def _served(app, listener: socket.socket):
     config = uvicorn.Config(
-        app, http=ImpatientProtocol, log_level="critical", access_log=False, lifespan="on",
+        app, http=ImpatientProtocol, log_config=None, log_level="critical", access_log=False,
+        lifespan="on",
         ws="none", timeout_graceful_shutdown=5, limit_concurrency=1000,
     )  # fmt: skip
     server = uvicorn.Server(config)

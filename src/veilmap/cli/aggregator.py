@@ -127,6 +127,7 @@ def invite(
     from veilmap.collection.store import StorageError, Store
 
     own, task = _opened("leader", folder), _task(survey)
+    own.key_for(task)
     writable_file(out)
     if out.exists():
         raise ConfigurationError(f"{out} is there already: name a new file", "out")

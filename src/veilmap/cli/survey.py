@@ -148,7 +148,9 @@ def publish(
     helper: Path = option(..., "public.json of the helper's folder."),
     closes: str = option(..., "When the last reports are taken, such as 2026-12-01T18:00Z."),
     opens: str | None = option(None, "When the first ones are; default: now."),
-    most: int | None = option(None, "Reports to take at most; default: ten times the least."),
+    most_reports: int | None = option(
+        None, "Reports to take at most; default: ten times the least.", "--most"
+    ),
     open_to_all: int | None = option(
         None,
         "Let anybody take part whose device does so many bits of work, 16 being a second or less;"
@@ -172,6 +174,8 @@ def publish(
     from veilmap.surveys.design import Survey
 
     writable_file(out, key)
+    if out.resolve() == key.resolve():
+        raise ConfigurationError(f"{out} cannot hold both the task and its key: name two files", "key")
     for file in (out, key):
         if file.exists():
             raise ConfigurationError(f"{file} is there already: name another file")
@@ -189,7 +193,7 @@ def publish(
         collector_key=own.public,
         opens=opens or datetime.now(UTC).isoformat(timespec="seconds"),
         closes=closes,
-        most_reports=10 * design.participants if most is None else most,
+        most_reports=10 * design.participants if most_reports is None else most_reports,
         admission=admission,
         pairing_hours=pairing_hours,
     )

@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from veilmap._util import files
 from veilmap.auditing.audit import Audit
 from veilmap.auditing.surveys import SurveyAudit
 from veilmap.paper import experiment as results
@@ -318,15 +319,20 @@ def comparison_tables(comparison: "Comparison") -> list[Table]:
 
 
 def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]] = ()) -> Table:
-    """A table; #: a column of numbers, ~: one whose text may wrap."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    """A table of texts, none of them markup; #: a column of numbers, ~: one whose text may wrap."""
+    table = Table(title=_text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in columns:
         justify: Literal["right", "left"] = "right" if name.startswith("#") else "left"
         wraps = name.removeprefix("#").startswith("~")
         table.add_column(name.lstrip("#~"), justify=justify, no_wrap=not wraps)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(_text, row))
     return table
+
+
+def _text(text: str) -> Text:
+    """A text, which may be a stranger's, as it is."""
+    return Text("\n".join(files.printable(line, most=2000) for line in text.splitlines()))
 
 
 def _metres(value: float | None) -> str:

@@ -52,7 +52,7 @@ class Aggregators:
         address = address.rstrip("/")
         content = _got(client, f"{address}/task")
         task = Task.parse(content, address)
-        if digest and not (len(digest) >= 8 and task.digest.startswith(digest.lower())):
+        if digest is not None and not (len(digest) >= 8 and task.digest.startswith(digest.lower())):
             raise PrivacyError(f"{address} publishes task {task.digest}, not {digest}")
         for role in ROLES:
             if _got(client, f"{task.address(role)}/task") != content:

@@ -142,6 +142,8 @@ def open_into(
     waiting: Callable[[int], None] = lambda added: None,
 ) -> RadioMap:
     """Open a survey, write its folder, and make the map; what was interrupted goes on."""
+    folder.check_free(collector.task.digest)
+    folder.check_earlier(None, after)
     opening = collector.open(early=early, waiting=waiting)
     survey = collector.task.survey
     folder.begin(survey, participants_of(opening), None, after=after, opening=opening)

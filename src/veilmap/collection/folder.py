@@ -20,7 +20,7 @@ from veilmap._util.plain import DAMAGED
 from veilmap.collection.admission import Invitations, Issuer
 from veilmap.collection.keys import SigningKey
 from veilmap.collection.metrics import Metrics
-from veilmap.collection.task import ROLES, Role
+from veilmap.collection.task import ROLES, Role, Task
 from veilmap.errors import ConfigurationError, DataError
 
 _MOST_BYTES = 100_000  # of a public file
@@ -124,6 +124,17 @@ class AggregatorFolder:
     def key(self) -> SigningKey:
         """By which the other aggregator knows this one."""
         return SigningKey.load(self.path / "aggregator.key")
+
+    def key_for(self, task: Task) -> SigningKey:
+        """The key, if it is the one that a task names for this aggregator's role."""
+        key, role = self.key, self.role
+        if key.public != task.key(role):
+            raise ConfigurationError(
+                f"the task has another key for the {role} than {self.path}: it was made for"
+                " another aggregator",
+                "survey",
+            )
+        return key
 
     @property
     def issuer_pem(self) -> bytes:

@@ -89,13 +89,7 @@ def made(
     folder: AggregatorFolder, task: Task, database: str | None = None, seed: int | None = None
 ) -> Aggregator:
     """The aggregator of a folder, which must be the one that the task names."""
-    key, role = folder.key, folder.role
-    if key.public != task.key(role):
-        raise ConfigurationError(
-            f"the task has another key for the {role} than {folder.path}: it was made for another"
-            " aggregator",
-            "survey",
-        )
+    key, role = folder.key_for(task), folder.role
     issuer = None
     if role == "leader" and isinstance(task.admission, Invitations):
         issuer = Issuer.load(folder.issuer_pem)

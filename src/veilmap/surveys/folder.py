@@ -54,21 +54,19 @@ class SurveyFolder:
         The surveys that the same people took part in before are ``after``: ε is of all together.
         ``opening`` is what two aggregators have signed of theirs: it may be written down again.
         """
-        before = tuple(sum_ for folder in after for sum_ in folder.sums)
-        if seed is None and any(folder.account["seeded"] for folder in after):
-            raise PrivacyError(
-                "an earlier survey was a study with a seed: nothing can be promised to the people"
-                " who were in it"
-            )
+        before = [sum_ for folder in after for sum_ in folder.sums]
+        self.check_earlier(seed, after)
         self.path.mkdir(parents=True, exist_ok=True)
         with files.locked(self.path / ".lock"):
             if self._ledger.exists():
-                if opening is not None and self.account["opening"] == opening:
-                    return  # the same shares with the same noise
-                raise PrivacyError(
-                    f"{self.path} was opened already; opening a sum twice, with new noise, would"
-                    " cost its participants' ε twice. Name another folder for another survey"
-                )
+                known = self.account
+                if opening is None or known["opening"] != opening:
+                    raise self._opened_already()
+                if [tuple(one) for one in before] != known["earlier"]:
+                    raise PrivacyError(
+                        f"{self.path} was begun after other earlier surveys than are named now"
+                    )
+                return  # the same shares with the same noise
             survey.save(self.path / "survey.json")
             spent = composed_epsilon([*before, (survey.deviation, survey.clip)], survey.delta)
             account = {
@@ -84,6 +82,29 @@ class SurveyFolder:
                 "opening": None if opening is None else dict(opening),
             }
             files.write_json(account, self._ledger)
+
+    def check_earlier(self, seed: int | None, after: Sequence["SurveyFolder"]) -> None:
+        """Refuse earlier surveys that leave nothing to promise to the people who were in them."""
+        if seed is None and any(folder.account["seeded"] for folder in after):
+            raise PrivacyError(
+                "an earlier survey was a study with a seed: nothing can be promised to the people"
+                " who were in it"
+            )
+
+    def check_free(self, task: str) -> None:
+        """Refuse, before anything is opened, a folder that holds another opening than a task's."""
+        if not self._ledger.exists():
+            return
+        opening = self.account["opening"]
+        told = opening.get("statement") if isinstance(opening, Mapping) else None
+        if not isinstance(told, str) or f'"task":"{task}"' not in told:
+            raise self._opened_already()
+
+    def _opened_already(self) -> PrivacyError:
+        return PrivacyError(
+            f"{self.path} was opened already; opening a sum twice, with new noise, would cost its"
+            " participants' ε twice. Name another folder for another survey"
+        )
 
     def save(self, opened: OpenedSum, radio_map: RadioMap) -> None:
         """Write the opened sum and the map."""
