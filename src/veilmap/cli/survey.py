@@ -175,7 +175,7 @@ def publish(
 
     writable_file(out, key)
     if out.resolve() == key.resolve():
-        raise ConfigurationError(f"{out} cannot hold both the task and its key: name two files", "key")
+        raise ConfigurationError(f"{out} cannot hold task and key both: name two files", "key")
     for file in (out, key):
         if file.exists():
             raise ConfigurationError(f"{file} is there already: name another file")
