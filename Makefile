@@ -18,13 +18,13 @@ demo: $(VENV)/.installed  ## Build a city, learn its radio map, draw it (under t
 test: $(VENV)/.installed-dev browser lint types  ## Run everything that must pass: lint, types, import rules, tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-test-faults: $(VENV)/.installed-dev  ## Kill nodes and servers of real deployments (six minutes)
+test-faults: $(VENV)/.installed-dev  ## Kill nodes, servers and aggregators of real deployments (ten minutes)
 	$(BIN)/python -m pytest -m faults
 
-test-slow: $(VENV)/.installed-dev  ## Run larger cases of some tests (three minutes)
+test-slow: $(VENV)/.installed-dev  ## Run larger cases of some tests (four minutes)
 	$(BIN)/python -m pytest -m slow
 
-test-mutants: $(VENV)/.installed-dev  ## Break privacy-critical lines one by one and see a test fail (six minutes)
+test-mutants: $(VENV)/.installed-dev  ## Break privacy-critical lines one by one and see a test fail (eight minutes)
 	$(BIN)/python tests/mutants.py
 
 lint: $(VENV)/.installed-lint  ## Check style and import rules (needs only the linters)
