@@ -1,6 +1,6 @@
 """What noise costs the map: trainings that `veilmap.federation.planning.CURVE` is fitted to.
 
-python benchmarks/curve.py --cities 0,1
+python benchmarks/curve.py --cities 10,11
 
 Users are few and the noise is made for them: what counts is what is left of it in the mean over
 all rounds. Trials are kept in --out and not repeated. A city takes four minutes on two cores.
@@ -17,7 +17,7 @@ import veilmap as vm
 from veilmap.federation.planning import CURVE, ROUNDS, Curve
 
 USERS, CLIP = 1000, 0.3
-NOISE = (0.0, 1e-4, 4e-4, 1.6e-3)  # z/(N√T)
+NOISE = (0.0, 1e-4, 4e-4, 1.6e-3, 4e-3)  # z/(N√T)
 
 # Shares of noise are sized for a tenth of the users missing, and nobody is.
 DROPOUT = 0.1
@@ -62,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--cities", default="0,1")
+    parser.add_argument("--cities", default="10,11")
     parser.add_argument("--out", type=Path, default=Path("build/curve.json"))
     given = parser.parse_args()
     cities = [int(text) for text in given.cities.split(",")]

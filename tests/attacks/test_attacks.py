@@ -30,6 +30,7 @@ from veilmap.attacks.matched_filter import added
 from veilmap.attacks.plane_subtraction import noise_variances
 from veilmap.errors import ConfigurationError, DataError
 from veilmap.federation import SeenRound, SeenSum, Transcript
+from veilmap.model.filtering import filtered
 from veilmap.privacy.mechanisms.aligned import unit_free
 
 GRID = vm.Grid(2.0, (10, 20))
@@ -320,17 +321,21 @@ def test_very_many_stations_are_thinned_out():
 # Sums.
 
 
-def sums_of(transcript, *groups):
-    """What a server would see of these groups' uploads to the first broadcast, group by group."""
+def sums_of(transcript, *groups, width=0.0):
+    """What a server would see of these groups' uploads to the first broadcast, group by group.
+
+    ``width`` is that of the filter that users apply, in cells.
+    """
     seen = transcript.uploads(0)
+    uploads = filtered(seen.uploads, transcript.grid.shape, width)
     rounds = {}
     for number, group in enumerate(groups):
         rows = [seen.clients.index(client) for client in group]
-        broadcast = replace(seen.broadcast, round=number)
+        broadcast = replace(seen.broadcast, round=number, filter_width=width)
         rounds[number] = SeenSum(
             broadcast,
             tuple(group),
-            seen.uploads[rows].mean(axis=0).astype(np.float64),
+            uploads[rows].mean(axis=0),
             seen.theta_gradient[rows].mean(axis=0),
             int(seen.weight[rows].sum()),
         )
@@ -345,10 +350,11 @@ def remembered(open_run):
     return Candidates.of(transcript, 1.5).answering(broadcast)
 
 
-def test_two_sums_that_differ_by_one_user_give_that_user_away(city, open_run, remembered):
+@pytest.mark.parametrize("width", [0.0, 2.1])
+def test_two_sums_that_differ_by_one_user_give_that_user_away(city, open_run, remembered, width):
     scene, data, truth = city
     everybody = data.users.tolist()
-    sums = sums_of(open_run.transcript, everybody, everybody[1:])
+    sums = sums_of(open_run.transcript, everybody, everybody[1:], width=width)
     found = Differencing().locate(sums, remembered)
     errors = dict(zip(found.placed["all"].clients, found.errors(truth)["all"], strict=True))
     assert errors[everybody[0]] < 2 * scene.grid.cell_size
@@ -356,12 +362,13 @@ def test_two_sums_that_differ_by_one_user_give_that_user_away(city, open_run, re
     assert rms([errors[c] for c in everybody[1:]]) > 0.9 * rms(guess)
 
 
-def test_changing_cohorts_give_most_users_away_even_in_sums(city, open_run, remembered):
+@pytest.mark.parametrize("width", [0.0, 2.1])
+def test_changing_cohorts_give_most_users_away_even_in_sums(city, open_run, remembered, width):
     _, data, truth = city
     rng = np.random.default_rng(0)
     groups = [sorted(rng.choice(40, 20, replace=False).tolist()) for _ in range(25)]
-    found = Differencing().locate(sums_of(open_run.transcript, *groups), remembered)
-    assert np.median(found.errors(truth)["all"]) < 6
+    sums = sums_of(open_run.transcript, *groups, width=width)
+    assert np.median(Differencing().locate(sums, remembered).errors(truth)["all"]) < 6
 
 
 def test_sums_over_always_the_same_users_tell_no_more_than_guessing(city):

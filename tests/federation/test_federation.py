@@ -1,10 +1,12 @@
 import json
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from veilmap.federation.client import Clients
 from veilmap.federation.config import RunConfig
 from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum, Server
+from veilmap.model.filtering import filtered
 
 ALIGNED = vm.GeometryAligned(noise_budget=10)
 
@@ -588,3 +591,42 @@ def test_a_run_that_comes_to_nothing_leaves_no_folder(town, tmp_path):
                 data, scene.grid, rounds=1, recording=vm.Recording(out=tmp_path / name, resume=True)
             )
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["kept", "mine.txt"]
+
+
+@pytest.mark.parametrize("width", [math.nan, math.inf, -0.1, 20.1])
+def test_a_filter_that_no_training_comes_to_is_refused(width):
+    grid = vm.Grid(shape=(4, 5))
+    radio_map = vm.RadioMap(grid, np.zeros(grid.cells))
+    Broadcast(0, radio_map, 9, 20.0).check()
+    with refused(ConfigurationError, "filter"):
+        Broadcast(0, radio_map, 9, width).check()
+
+
+def test_half_of_the_filter_before_the_sum_and_half_after_it_are_the_whole():
+    """Widths add up as squares; what filters cut off beyond four deviations is left."""
+    grid = vm.Grid(shape=(60, 50))
+    rng = np.random.default_rng(0)
+    same = {"noisy_damping": 0.1, "noisy_soft_share": 0.5}  # what else differs after a filter
+    step = vm.NoiseAwareStep(damping=0.1, soft_share=0.5, **same)
+    state = replace(step.start(grid), round=3)
+    gradient = rng.normal(size=grid.cells)
+    width = step.filter_width(state, 20)
+    half = filtered(gradient[None], grid.shape, width)[0]
+    whole = step(state, gradient, np.zeros(4), 20).radio_map.heights
+    parts = step(replace(state, filtered=width), half, np.zeros(4), 20).radio_map.heights
+    assert abs(parts - whole).max() < 0.02 * abs(whole - state.radio_map.heights).max()
+    assert vm.PlainDescent().filter_width(state, 20) == 0.0
+
+
+def test_only_sums_of_the_formal_mode_are_filtered(town):
+    scene, data = town
+    widths = {}
+    for mechanism in (vm.NoNoise(), vm.AggregateGaussian(epsilon=50.0, delta=1e-3)):
+        run = vm.train(
+            data, scene.grid, mechanism=mechanism, rounds=3, seed=0, server_sees="sums",
+            recording=vm.Recording(keep_uploads="all"),
+        )  # fmt: skip
+        seen = run.transcript.rounds
+        widths[mechanism.name] = [seen[number].broadcast.filter_width for number in range(3)]
+    assert widths["none"] == [0.0, 0.0, 0.0]
+    assert widths["aggregate"] == pytest.approx([w / math.sqrt(2) for w in (3, 7 / 3, 5 / 3)])

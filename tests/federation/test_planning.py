@@ -55,8 +55,8 @@ def test_the_best_map_or_the_fewest_bytes():
     assert best.loss_db < cheap.loss_db <= 0.4
     enough = [plan for plan in everything if plan.loss_db <= 0.4]
     assert cheap.sent_bytes == min(plan.sent_bytes for plan in enough)
-    # Cohorts that fit into two bytes a cell.
-    assert cheap.upload_bytes < 2.01 * cheap.cells
+    # Fine enough a lattice for filtered gradients takes three bytes a cell.
+    assert cheap.upload_bytes < 3.01 * cheap.cells
 
 
 def test_a_larger_map_needs_as_many_more_users():

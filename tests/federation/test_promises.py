@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 import flat
 import veilmap as vm
@@ -44,10 +45,10 @@ def test_the_promise_is_spent_over_all_rounds(town):
         assert seen.weight == 12  # users count alike: nobody says how many links it has
 
 
-def test_the_opened_sum_is_the_mean_of_clipped_gradients_and_noise(town):
+def test_the_opened_sum_is_the_mean_of_filtered_clipped_gradients_and_noise(town):
     scene, data = town
     quiet = vm.AggregateGaussian(
-        epsilon=1e9, delta=1e-3, noise_multiplier=0.02, clip=5.0, theta_clip=1e3, levels=100_000
+        epsilon=1e9, delta=1e-3, noise_multiplier=0.02, clip=2.0, theta_clip=1e3, levels=100_000
     )
     run = vm.train(
         data,
@@ -57,15 +58,18 @@ def test_the_opened_sum_is_the_mean_of_clipped_gradients_and_noise(town):
         seed=0,
         recording=vm.Recording(keep_uploads="all"),
     )
-    raw = vm.local_gradients(run.transcript.rounds[0].broadcast.radio_map, data)
-    limit = 5.0 * np.sqrt(1 - 0.2**2)
-    norms = np.linalg.norm(raw.height_gradient, axis=1)
+    seen = run.transcript.rounds[0]
+    raw = vm.local_gradients(seen.broadcast.radio_map, data)
+    limit = 2.0 * np.sqrt(1 - 0.2**2)
+    width, shape = 3.0 / np.sqrt(2), scene.grid.shape  # half of the first round's filter
+    images = raw.height_gradient.reshape(-1, *shape)
+    gradients = np.array([gaussian_filter(image, width) for image in images]).reshape(12, -1)
+    norms = np.linalg.norm(gradients, axis=1)
     assert (norms > limit).any()
     assert (norms < limit).any()
-    clipped = raw.height_gradient * np.minimum(1, limit / norms)[:, None]
-    seen = run.transcript.rounds[0]
+    clipped = gradients * np.minimum(1, limit / norms)[:, None]
     # Noise of 0.02 · C on the sum, at most 1/√(1 − dropout) more, over 12 users.
-    deviation = 0.02 * 5.0 / 12 / np.sqrt(0.9)
+    deviation = 0.02 * 2.0 / 12 / np.sqrt(0.9)
     assert np.abs(seen.height_gradient - clipped.mean(axis=0)).max() < 6 * deviation
     # θ's share is scaled by C · 0.2 / 1,000 = 1/1,000, so that its noise is that much larger.
     assert (

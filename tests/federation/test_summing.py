@@ -48,7 +48,7 @@ def town():
 
 def broadcast_of(scene, seed=0, cohort=23):
     heights = np.random.default_rng(seed).uniform(0, 12, scene.grid.shape)
-    return Broadcast(2, vm.RadioMap(scene.grid, heights), cohort)
+    return Broadcast(2, vm.RadioMap(scene.grid, heights), cohort, filter_width=1.3)
 
 
 def one_by_one(data, mechanism, broadcast):

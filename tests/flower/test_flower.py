@@ -338,9 +338,10 @@ def test_messages_survive_the_way(town):
     rng = np.random.default_rng(0)
     theta = vm.Propagation(-31.5, -21.0, -40.0, -29.0)
     radio_map = vm.RadioMap(scene.grid, rng.normal(size=scene.grid.shape), theta, 0.37)
-    asked = records.read_question(records.question(Broadcast(7, radio_map, 55), [3, 9]))
+    asked = records.read_question(records.question(Broadcast(7, radio_map, 55, 1.25), [3, 9]))
     assert asked.users == (3, 9)
-    assert (asked.broadcast.round, asked.broadcast.cohort) == (7, 55)
+    told = asked.broadcast
+    assert (told.round, told.cohort, told.filter_width) == (7, 55, 1.25)
     received = asked.broadcast.radio_map
     np.testing.assert_array_equal(received.heights, radio_map.heights)
     assert (received.propagation, received.sharpness, received.grid) == (theta, 0.37, scene.grid)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from veilmap._kernels.allocation import allocate, allocation_room
 from veilmap._kernels.arguments import Floats, Ints, Words
 from veilmap._kernels.compiling import njit
+from veilmap._kernels.filtering import filter_listed, filter_room
 from veilmap._kernels.links import GROUP, add_gradient, walk_room
 from veilmap._kernels.rows import add_weighted, length, listed
 from veilmap._kernels.sampling import add_normals
@@ -173,12 +174,20 @@ def _rounded(i, n, values, norm, rounding):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def add_on_lattice(first, step, links, model, windows, rounding, takes_part, out, total):
-    """Whole numbers, of h alone: each user counts once, if at all, clipped and rounded."""
+def add_on_lattice(first, step, links, model, windows, taps, rounding, takes_part, out, total):
+    """Whole numbers, of h alone: each user counts once, if at all, filtered, clipped and rounded.
+
+    ``taps`` are the filter's, empty for none; lengths are of what is clipped.
+    """
     scratch, walk = _scratch(len(model.terrain.raised)), walk_room(model.frame)
     cells, values = scratch.cells, scratch.values
+    line, room = filter_room(model.frame.rows, model.frame.columns, taps)
+    dense = np.empty(len(scratch.row))
     for i in range(first, len(windows), step):
         n = _gathered(i, links, model, windows[i], walk, scratch, out)
+        if len(taps):
+            n = filter_listed(n, cells, values, windows[i], taps, line, room, dense)
+            out.lengths[i] = length(values[:n])
         if not takes_part[i]:
             continue
         _rounded(i, n, values, out.lengths[i], rounding)

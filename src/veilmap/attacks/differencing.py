@@ -2,22 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from veilmap._util import checks
 from veilmap._util.arrays import Floats
 from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
-from veilmap.attacks.candidates import Candidates
+from veilmap.attacks.candidates import Candidates, Templates
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenSum, Transcript
 from veilmap.geometry.grid import Grid
+from veilmap.model.filtering import filtered
 
 _RIDGE = 0.3  # of the rounds' mean difference: combinations that barely differ count little
 _FAINT = 0.01  # of the clip: a template with a smaller norm says nothing
 _MATCH = 0.7  # what a template explains of its user's gradient, roughly
 _Match = tuple[Floats, Floats]  # of every place with a sum, and what one user there should have
+_AT_ONCE = 500  # templates that are filtered
 _EMPTY = 0.1  # how probable a place is where the sum shows nobody, against an average one
 
 
@@ -99,15 +101,30 @@ def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Match:
     In units of what one user's match is on average, so that rounds can be compared.
     """
     of_sum, own = np.zeros((2, candidates.grid.cells))
-    total = (seen.height_gradient * len(seen.clients)).astype(np.float32)
+    shape, width = candidates.grid.shape, seen.broadcast.filter_width
+    total = seen.height_gradient * len(seen.clients)
+    # Users filter their gradients, and the filter is symmetric: ⟨F t, sum⟩ = ⟨t, F sum⟩.
+    total = filtered(total[None], shape, width).astype(np.float32)[0]
     for templates in candidates.templates(seen.broadcast.radio_map):
         norm = np.sqrt(templates.products[:, 0].sum(axis=1))
+        if width:
+            norm = _filtered_norms(templates, shape, width)
         speaks = norm > _FAINT * clip
         match = templates.along(templates.expected, total[None])[0] / np.where(speaks, norm, 1)
         of_sum[templates.own] = np.where(speaks, match, 0)
         own[templates.own] = np.where(speaks, _MATCH * np.minimum(norm, clip), 0)
     unit = np.sqrt(np.mean(own**2)) + 1e-30
     return of_sum / unit, own / unit
+
+
+def _filtered_norms(templates: Templates, shape: tuple[int, int], width: float) -> Floats:
+    """‖F t‖ of every template t, (K,)."""
+    kept, norms = templates.expected, []
+    for first in range(0, kept.shape[0], _AT_ONCE):
+        some: Any = kept[first : first + _AT_ONCE]
+        dense = some if isinstance(some, np.ndarray) else some.toarray()
+        norms.append(np.linalg.norm(filtered(dense, shape, width), axis=1))
+    return np.concatenate(norms)
 
 
 def _log_ratio(found: Floats, resolved: Floats, own: Floats) -> Floats:

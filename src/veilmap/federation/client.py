@@ -9,12 +9,14 @@ import numpy as np
 
 from veilmap._kernels import few_cells
 from veilmap._kernels.arguments import Axes, NoisePerUser, NoiseShape, PerUser, Rounding
+from veilmap._kernels.filtering import taps
 from veilmap._util.arrays import Floats, Ints
 from veilmap._util.threads import run_all
 from veilmap.data.links import Links
 from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.geometry.tiling import Tiles
+from veilmap.model.filtering import filtered
 from veilmap.model.gradients import gradients_of
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy import noise
@@ -49,8 +51,11 @@ class Clients:
     def answer(self, broadcast: Broadcast) -> tuple[list[Update], Insight]:
         """Gradients on the users' own data, protected, ready to be sent."""
         own = gradients_of(broadcast.radio_map, self.links)
+        gradient, width = own.height_gradient, self._filter_width(broadcast)
+        if width:
+            gradient = filtered(gradient, broadcast.radio_map.grid.shape, width)
         places, laws = self.links.mean_positions(), broadcast.radio_map.propagation.laws
-        raw = Contribution(own.height_gradient, own.theta_gradient, own.counts, places, laws)
+        raw = Contribution(gradient, own.theta_gradient, own.counts, places, laws)
         updates, sent = self._protected(raw, broadcast)
         return updates, Insight(own.loss, sent.norms, sent.noise_energy)
 
@@ -85,23 +90,28 @@ class Clients:
         draws, radio_map = self._draws(broadcast), broadcast.radio_map
         group = Group(tiles.of(self.links.mean_positions()), cohorts)
         coins = self.mechanism.coins(draws)
-        loss, norms, by_theta = self._add_gradients(radio_map, coins, tiles, group, total)
+        loss, norms, by_theta = self._add_gradients(broadcast, coins, tiles, group, total)
         rest = Rest(norms, by_theta, self.links.counts, radio_map.propagation.laws)
         energy = self.mechanism.add_rest(rest, draws, coins, group, total)
         total.users += len(self.ids)
         return Insight(loss, norms, energy)
+
+    def _filter_width(self, broadcast: Broadcast) -> float:
+        """How widely gradients are filtered, where the mechanism is made for it."""
+        return broadcast.filter_width if self.mechanism.filters else 0.0
 
     def _draws(self, broadcast: Broadcast) -> list[noise.Draw]:
         """The source of each user's noise in this round."""
         return [noise.draw(self.seed, client, broadcast.round) for client in self.ids]
 
     def _add_gradients(
-        self, radio_map: RadioMap, coins: Coins, tiles: Tiles, group: Group, total: RunningSum
+        self, broadcast: Broadcast, coins: Coins, tiles: Tiles, group: Group, total: RunningSum
     ) -> tuple[Floats, Floats, Floats]:
         """Add the users' gradients of h to their tiles' sums as the mechanism wants them.
 
         Returns F_i, ‖∂F_i/∂h‖ before clipping, both (N,), and ∂F_i/∂θ, (N, P).
         """
+        radio_map = broadcast.radio_map
         links, theta = radio_map.without_patterns(self.links), radio_map.propagation.as_array()
         loss, norms = np.empty((2, links.users))
         by_theta = np.empty((links.users, len(theta)))
@@ -117,6 +127,7 @@ class Clients:
             kernel = few_cells.add_on_lattice
             rounding = Rounding(clip=how.clip, scale=how.scale, limits=limits, seeds=coins.seeds)
             given |= {"rounding": rounding, "takes_part": coins.takes_part}
+            given["taps"] = taps(self._filter_width(broadcast))
         elif how.budget:
             x, y, places = unit_free(radio_map.grid, links.mean_positions())
             kernel = few_cells.add_noisy

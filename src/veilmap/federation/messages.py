@@ -14,6 +14,7 @@ ClientId = int | str
 LARGEST_ROUND = 1_000_000
 LARGEST_COHORT = 10_000_000
 MOST_CELLS = 50_000_000
+WIDEST_FILTER = 20.0
 CELL_SIZES = (0.01, 10_000.0)
 SHARPNESS = (0.01, 10.0)
 HIGHEST = 2_000.0
@@ -24,12 +25,15 @@ LARGEST_DB = 1_000.0
 class Broadcast:
     """Server to clients: the map as it is before round ``round`` (from 0).
 
-    ``cohort`` is how many users are asked: their shares of noise depend on it.
+    ``cohort`` is how many users are asked: their shares of noise depend on it. ``filter_width`` is
+    the standard deviation, in cells, of the Gaussian filter that clients apply to their gradients
+    of h before they clip them; 0 for none.
     """
 
     round: int
     radio_map: RadioMap = field(repr=False)
     cohort: int = 1
+    filter_width: float = 0.0
 
     def check(self) -> None:
         """Refuse a map that no training comes to, before any data are looked at.
@@ -40,6 +44,7 @@ class Broadcast:
         grid = self.radio_map.grid
         _within("round", self.round, 0, LARGEST_ROUND)
         _within("cohort", self.cohort, 1, LARGEST_COHORT)
+        _within("filter's width in cells", self.filter_width, 0, WIDEST_FILTER)
         _within("cells", self.radio_map.trained_cells, 1, MOST_CELLS)
         _within("cell size in metres", grid.cell_size, *CELL_SIZES)
         _within("sharpness per metre", self.radio_map.sharpness, *SHARPNESS)

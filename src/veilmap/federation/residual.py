@@ -45,6 +45,10 @@ class ThenField:
         known = {"stations": public.stations, "station_ids": ids}
         return replace(state, memory={**state.memory, **known})
 
+    def filter_width(self, state: ServerState, rounds: int) -> float:
+        """That of the step for obstacles, in its rounds."""
+        return self.first.filter_width(state, rounds - self.rounds)
+
     def __call__(
         self, state: ServerState, by_cells: Floats, by_theta: Floats, rounds: int
     ) -> ServerState:

@@ -151,6 +151,7 @@ class RunFolder:
                 propagation=seen.theta_gradient,
                 links=seen.weight,
                 cohort=seen.broadcast.cohort,
+                filter_width=seen.broadcast.filter_width,
                 **seen.broadcast.radio_map.as_arrays(),
                 **received,
             )
@@ -199,7 +200,8 @@ class RunFolder:
 
 def _seen(number: int, grid: Grid, file: Mapping[str, Any]) -> SeenRound | SeenSum:
     """One kept round out of its file."""
-    broadcast = Broadcast(number, RadioMap.from_arrays(grid, file), int(file["cohort"]))
+    width = float(file["filter_width"]) if "filter_width" in file else 0.0  # of older versions
+    broadcast = Broadcast(number, RadioMap.from_arrays(grid, file), int(file["cohort"]), width)
     clients = tuple(json.loads(str(file["clients"])))
     if "sum" in file:
         return SeenSum(broadcast, clients, file["sum"], file["propagation"], int(file["links"]))

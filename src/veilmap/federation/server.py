@@ -220,7 +220,10 @@ class Server:
 
     def open_round(self, cohorts: Sequence[int] = (1,), tiles: Tiles | None = None) -> RoundSum:
         """Broadcast the current map to so many users of each tile; updates go to the sum."""
-        broadcast = Broadcast(self.state.round, self.state.radio_map, sum(cohorts))
+        # A field's sums are those of its points, which have no neighbours to be filtered with.
+        filters = self.mechanism.filters and self.state.radio_map.field is None
+        width = self.step.filter_width(self.state, self.rounds) if filters else 0.0
+        broadcast = Broadcast(self.state.round, self.state.radio_map, sum(cohorts), width)
         least = [self._least_answers(cohort) for cohort in cohorts]
         largest = self.mechanism.largest_upload() if self.server_sees == "uploads" else np.inf
         return RoundSum(broadcast, largest, np.array(least), tiles, np.array(cohorts))
@@ -244,5 +247,7 @@ class Server:
             means = total.means(self.mechanism)
         else:
             means = np.zeros(moved.trained_cells), np.zeros(len(moved.theta))
-        before = replace(self.state, links=max(total.weight, 1))
+        before = replace(
+            self.state, links=max(total.weight, 1), filtered=total.broadcast.filter_width
+        )
         self.state = self.step(before, *means, self.rounds)

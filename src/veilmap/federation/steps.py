@@ -5,6 +5,7 @@ does. It must cope with gradients that are mostly noise: steps of equal length i
 per-cell ones (which amplify noise), smoothing over neighbouring cells, and priors.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -30,6 +31,7 @@ class ServerState:
     round: int = 0  # steps taken
     memory: Mapping[str, Array] = field(default_factory=dict)  # of the step rule
     links: int = 1  # behind the gradients that are stepped by next, or users who count alike
+    filtered: float = 0.0  # width, in cells, of the filter that clients applied to them
 
 
 class StepRule(Protocol):
@@ -37,6 +39,9 @@ class StepRule(Protocol):
 
     def start(self, grid: Grid, public: Public = NOTHING) -> ServerState:
         """The state before the first round."""
+
+    def filter_width(self, state: ServerState, rounds: int) -> float:
+        """The width, in cells, of the filter that clients should apply before they clip."""
 
     def __call__(
         self, state: ServerState, by_cells: Floats, by_theta: Floats, rounds: int
@@ -132,6 +137,10 @@ class PlainDescent:
         laws, offsets, antennas = self.start_propagation, public.offsets, public.antennas
         return ServerState(RadioMap(grid, heights, laws, self.sharpness, offsets, None, antennas))
 
+    def filter_width(self, state: ServerState, rounds: int) -> float:
+        """None: a plain step is by the gradient as it is."""
+        return 0.0
+
     def __call__(
         self, state: ServerState, by_cells: Floats, by_theta: Floats, rounds: int
     ) -> ServerState:
@@ -176,6 +185,10 @@ class NoiseAwareStep:
     velocity_memory: float = 0.8  # what the running means keep each round
     energy_memory: float = 0.95
     damping: float = 0.1  # share of the mean energy added to each cell's before taking its root
+    # Damping and soft share where noise was added to the sum: the energy tells of that noise, which
+    # is the same in every cell, and small shapes come later.
+    noisy_damping: float = 10.0
+    noisy_soft_share: float = 0.7
     theta_rate: float = 0.2  # step of θ (Adam), in dB at 100 m and dB per decade
     # The same in the first round, falling evenly (by factors) over the first quarter: for gains
     # that may lie tens of dB from where θ starts. By default the same.
@@ -184,7 +197,8 @@ class NoiseAwareStep:
     def __post_init__(self) -> None:
         if self.start_theta_rate is not None:
             checks.number("start_theta_rate", self.start_theta_rate, above=0)
-        for name in ("damping", "sharpness", "start_sharpness", "soft_share"):
+        shares = ("damping", "noisy_damping", "soft_share", "noisy_soft_share")
+        for name in (*shares, "sharpness", "start_sharpness"):
             checks.number(name, getattr(self, name), above=0)
         widths = ("smoothing", "last_smoothing", "energy_smoothing")
         for name in ("step", "last_step", "theta_rate", *widths):
@@ -215,8 +229,9 @@ class NoiseAwareStep:
         """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
         grid = state.radio_map.grid
         done = state.round / rounds
-        width = self.smoothing + done * (self.last_smoothing - self.smoothing)
-        smooth = smoothed(by_cells.reshape(grid.shape), width)
+        # Widths of filters that follow each other add up as squares.
+        left = math.sqrt(max(self._width(done) ** 2 - state.filtered**2, 0.0))
+        smooth = smoothed(by_cells.reshape(grid.shape), left)
         velocity = blended(state.memory["velocity"], smooth, self.velocity_memory)
         energy = blended(state.memory["energy"], velocity**2, self.energy_memory)
 
@@ -227,14 +242,22 @@ class NoiseAwareStep:
             heights = prior(np.clip(heights, self.floor, self.ceiling), metres, known)
         heights = np.clip(heights, self.floor, self.ceiling)
         theta, theta_memory = self._theta_step(state, by_theta, self._theta_rate(done))
-        sharpness = self._sharpness((state.round + 1) / rounds)
+        sharpness = self._sharpness((state.round + 1) / rounds, noisy=state.filtered > 0)
         radio_map = state.radio_map.moved_to(heights, theta, sharpness)
         memory = {**state.memory, "velocity": velocity, "energy": energy, **theta_memory}
         return ServerState(radio_map, state.round + 1, memory)
 
-    def _sharpness(self, share: float) -> float:
+    def filter_width(self, state: ServerState, rounds: int) -> float:
+        """Half of the filter, as squares count: docs/shaping.md."""
+        return self._width(state.round / rounds) / math.sqrt(2)
+
+    def _width(self, done: float) -> float:
+        """Of the whole filter over the gradient, after a share ``done`` of the rounds."""
+        return self.smoothing + done * (self.last_smoothing - self.smoothing)
+
+    def _sharpness(self, share: float, *, noisy: bool) -> float:
         """The model's sharpness after ``share`` of the rounds."""
-        hardened = min(1.0, share / self.soft_share)
+        hardened = min(1.0, share / (self.noisy_soft_share if noisy else self.soft_share))
         return self.start_sharpness ** (1 - hardened) * self.sharpness**hardened
 
     def _theta_rate(self, done: float) -> float:
@@ -248,7 +271,8 @@ class NoiseAwareStep:
         """Where to go, with root mean square 1 over the map."""
         unbiased = energy / (1 - self.energy_memory ** (state.round + 1))
         spread = smoothed(unbiased, self.energy_smoothing)
-        direction = velocity / np.sqrt(spread + self.damping * spread.mean() + 1e-300)
+        damping = self.noisy_damping if state.filtered > 0 else self.damping
+        direction = velocity / np.sqrt(spread + damping * spread.mean() + 1e-300)
         size = np.sqrt(np.mean(direction**2))
         return direction / size if size > 0 else direction
 

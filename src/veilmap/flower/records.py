@@ -43,6 +43,7 @@ def question(
     facts: dict[str, Any] = {
         "round": broadcast.round,
         "cohort": broadcast.cohort,
+        "filter-width": broadcast.filter_width,
         "cell-size": grid.cell_size,
         "shape": list(grid.shape),
         "origin": list(grid.origin),
@@ -66,7 +67,8 @@ def read_question(content: RecordDict) -> Question:
         crs = str(facts["crs"]) or None
         grid = Grid(facts["cell-size"], (int(rows), int(columns)), (float(x), float(y)), crs)
         radio_map = RadioMap.from_arrays(grid, {**facts, **arrays})
-        broadcast = Broadcast(int(facts["round"]), radio_map, int(facts["cohort"]))
+        width = float(facts["filter-width"])
+        broadcast = Broadcast(int(facts["round"]), radio_map, int(facts["cohort"]), width)
         mechanism = json.loads(facts["mechanism"]) if "mechanism" in facts else None
         return Question(broadcast, tuple(json.loads(facts["users"])), mechanism)
     except (KeyError, TypeError, ValueError) as error:

@@ -171,8 +171,10 @@ def test_a_dropout_within_the_threshold_still_yields_the_sum_of_the_others(stage
     # Once its masked vector is in, a node may leave: the others unmask it.
     counted = town[1] if stage in ("agree", "unmask") else without(town[1], 2)
     clients = Clients(counted.users.tolist(), counted.links, FORMAL, 5)
-    start = vm.NoiseAwareStep().start(town[0].grid).radio_map
-    updates, _ = clients.answer(Broadcast(0, start, 6))
+    step = vm.NoiseAwareStep()
+    start = step.start(town[0].grid)
+    width = step.filter_width(start, 1)
+    updates, _ = clients.answer(Broadcast(0, start.radio_map, 6, width))
     total = np.sum([update.height_gradient for update in updates], axis=0)
     seen = run.transcript.rounds[0]
     np.testing.assert_array_equal(

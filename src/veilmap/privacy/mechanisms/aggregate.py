@@ -38,7 +38,7 @@ _UNEVEN = 1e-7
 # Rounding at random lengthens a vector: by ¼ of a squared step per entry that is not 0, at most
 # and on average. So many entries are allowed for, and this share of the squared length. Where that
 # does not do, the vector is made shorter: allowing for everybody would cost all of them noise.
-_ENTRIES = 1000
+_ENTRIES = 10_000
 ROOM = 1 / 16
 
 # Until `fitted` chooses: levels and bits that suit few users.
@@ -102,6 +102,7 @@ class AggregateGaussian(Mechanism):
     name = "aggregate"
     needs_sums = True
     whole_numbers = True
+    filters = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

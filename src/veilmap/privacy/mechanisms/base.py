@@ -78,6 +78,7 @@ class Mechanism(ABC):
     name: ClassVar[str]  # in configurations and transcripts
     needs_sums: ClassVar[bool] = False  # whether it protects only what is summed before it is seen
     whole_numbers: ClassVar[bool] = False  # whether answers are, which sums without rounding
+    filters: ClassVar[bool] = False  # whether gradients of h are filtered before they are clipped
     perturbs_uploads: ClassVar[bool] = False  # whether it adds noise to each gradient itself
 
     def __post_init__(self) -> None:

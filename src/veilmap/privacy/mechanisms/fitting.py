@@ -12,7 +12,9 @@ from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms.aggregate import LEAST_DEVIATION, ROOM, AggregateGaussian
 
 _WHOLE_BYTES = (16, 24, 32)
-_FEWEST_LEVELS, _MOST_LEVELS = 24, 1024
+# With fewer levels, what rounding adds to gradients that were filtered, and so are small in many
+# cells, would have to be allowed for with more noise, or be taken off the gradient.
+_FEWEST_LEVELS, _MOST_LEVELS = 256, 1024
 
 # Deviations of the noise that a sum's range holds: one cell in 10⁹ is beyond six.
 _DEVIATIONS = 6.0
