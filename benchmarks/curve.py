@@ -17,7 +17,7 @@ import veilmap as vm
 from veilmap.federation.planning import CURVE, ROUNDS, Curve
 
 USERS, CLIP = 1000, 0.3
-NOISE = (0.0, 1e-4, 4e-4, 1.6e-3, 4e-3)  # z/(N√T)
+NOISE = (0.0, 1e-4, 4e-4, 1.6e-3, 2.4e-3)  # z/(N√T)
 
 # Shares of noise are sized for a tenth of the users missing, and nobody is.
 DROPOUT = 0.1
