@@ -29,30 +29,40 @@ def _reflected(at, count):
 
 @njit(nogil=True)
 def filter_image(image, taps, line, room):
-    """Filter an image (rows, columns) in place; ``room`` is as large, ``line`` a long line."""
+    """Filter an image (rows, columns) in place; ``room`` is as large, ``line`` a long line.
+
+    Inner loops run over whole lines, which the compiler turns into vector instructions.
+    """
     rows, columns = image.shape
     reach = len(taps) - 1
     for r in range(rows):
+        own, to = image[r], room[r]
         for c in range(columns):
-            room[r, c] = taps[0] * image[r, c]
+            to[c] = taps[0] * own[c]
         for k in range(1, reach + 1):
-            below, above = _reflected(r - k, rows), _reflected(r + k, rows)
+            tap = taps[k]
+            below, above = image[_reflected(r - k, rows)], image[_reflected(r + k, rows)]
             for c in range(columns):
-                room[r, c] += taps[k] * (image[below, c] + image[above, c])
+                to[c] += tap * (below[c] + above[c])
     for r in range(rows):
-        for at in range(-reach, columns + reach):
-            line[at + reach] = room[r, _reflected(at, columns)]
-        for c in range(columns):
-            image[r, c] = taps[0] * line[c + reach]
+        own, to = room[r], image[r]
+        line[reach : reach + columns] = own
         for k in range(1, reach + 1):
+            line[reach - k] = own[_reflected(-k, columns)]
+            line[reach + columns - 1 + k] = own[_reflected(columns - 1 + k, columns)]
+        for c in range(columns):
+            to[c] = taps[0] * own[c]
+        for k in range(1, reach + 1):
+            tap = taps[k]
+            left, right = line[reach - k :], line[reach + k :]
             for c in range(columns):
-                image[r, c] += taps[k] * (line[c + reach - k] + line[c + reach + k])
+                to[c] += tap * (left[c] + right[c])
 
 
 @njit(nogil=True)
 def filter_room(rows, columns, taps):
-    """Room for `filter_image`: a line with its reflected ends, and an image."""
-    return np.empty(columns + 2 * max(len(taps) - 1, 0)), np.empty((rows, columns))
+    """Room for `filter_image`: a line with its reflected ends, and an image in one line."""
+    return np.empty(columns + 2 * max(len(taps) - 1, 0)), np.empty(rows * columns)
 
 
 @njit(nogil=True, cache=True)
@@ -60,7 +70,7 @@ def filter_rows(start, stop, rows, shape, taps):
     """Filter each of some rows of the map in place."""
     line, room = filter_room(shape[0], shape[1], taps)
     for i in range(start, stop):
-        filter_image(rows[i].reshape(shape), taps, line, room)
+        filter_image(rows[i].reshape(shape), taps, line, room.reshape(shape))
 
 
 @njit(nogil=True)
@@ -78,7 +88,8 @@ def filter_listed(n, cells, values, window, taps, line, room, dense):
     own[:] = 0.0
     for at in range(n):
         own[cells[at] - start] = values[at]
-    filter_image(own.reshape(rows, columns), taps, line, room[:rows, :columns])
+    size = rows, columns
+    filter_image(own.reshape(size), taps, line, room[:count].reshape(size))
     n = 0
     for at in range(count):
         cells[n], values[n] = start + at, own[at]
