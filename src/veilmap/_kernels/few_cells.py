@@ -86,16 +86,16 @@ def on_lattice(values, n, scale, limit, seed):
     The limit is what privacy rests on, so it is checked. Where roundings were too long the
     whole is made shorter, and rounded again; after many tries nothing is left of it.
     """
-    rounded = np.empty(n)
     for attempt in range(_TRIES):
         squares = 0.0
         for at in range(n):
             dither = _uniform(seed, attempt * n + at) * 2.0**-53
-            # A float: the square of a whole number beyond 3·10⁹ would overflow, to below 0.
-            rounded[at] = math.floor(scale * values[at] + dither)
-            squares += rounded[at] ** 2
+            # As a float: the square of a whole number beyond 3·10⁹ would overflow, to below 0.
+            squares += float(math.floor(scale * values[at] + dither)) ** 2
         if squares <= limit:
-            values[:n] = rounded
+            for at in range(n):
+                dither = _uniform(seed, attempt * n + at) * 2.0**-53
+                values[at] = math.floor(scale * values[at] + dither)
             return
         scale *= _SHORTER
     values[:n] = 0.0
