@@ -47,7 +47,7 @@ from veilmap.collection.admission import Invitations, ProofOfWork
 from veilmap.collection.client import Aggregators
 from veilmap.collection.collector import Collector, participants_of
 from veilmap.collection.connection import connected, trusted
-from veilmap.collection.folder import AggregatorFolder, PublicFile
+from veilmap.collection.folder import AggregatorFolder, PublicFile, task_between
 from veilmap.collection.keys import SigningKey
 from veilmap.collection.store import Store
 from veilmap.collection.task import ROLES, Role, Task
@@ -139,20 +139,11 @@ def deployed(out: Path, survey: vm.Survey, most: int, *, tls: bool, invitations:
         own = {"authority": out / "authority", "names": [HOST]} if tls else {}
         AggregatorFolder.init(out / role, role, address, port=port, **own)
         public[role] = PublicFile.load(out / role / "public.json", role)
-    leader, helper, collector = public["leader"], public["helper"], SigningKey.new()
-    now = datetime.now(UTC)
-    task = Task(
-        survey=survey,
-        leader=leader.address,
-        helper=helper.address,
-        leader_key=leader.key,
-        helper_key=helper.key,
-        collector_key=collector.public,
-        opens=now.isoformat(timespec="seconds"),
-        closes=(now + timedelta(days=1)).isoformat(timespec="seconds"),
-        most_reports=most,
-        admission=leader.issuer if invitations else ProofOfWork(1),
-    )
+    collector, tomorrow = SigningKey.new(), datetime.now(UTC) + timedelta(days=1)
+    task = task_between(
+        survey, public["leader"], public["helper"], collector, closes=tomorrow.isoformat(),
+        most_reports=most, admission=None if invitations else ProofOfWork(1),
+    )  # fmt: skip
     task.save(out / "task.json")
     return Deployed(out, task, collector, tls)
 

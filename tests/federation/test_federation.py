@@ -630,3 +630,14 @@ def test_only_sums_of_the_formal_mode_are_filtered(town):
         widths[mechanism.name] = [seen[number].broadcast.filter_width for number in range(3)]
     assert widths["none"] == [0.0, 0.0, 0.0]
     assert widths["aggregate"] == pytest.approx([w / math.sqrt(2) for w in (3, 7 / 3, 5 / 3)])
+
+
+@pytest.mark.parametrize("mechanism", [vm.NoNoise(), vm.AggregateGaussian(delta=1e-3)])
+def test_a_field_that_leaves_no_round_for_obstacles_is_refused(town, mechanism):
+    scene, data = town
+    known = scene.base_stations, list(range(len(scene.base_stations)))
+    model = vm.Model(residual=30.0, stations=known)
+    with refused(ConfigurationError, 1, "rounds"):
+        vm.train(
+            data, scene.grid, mechanism=mechanism, rounds=1, seed=0, server_sees="sums", model=model
+        )

@@ -73,22 +73,16 @@ def filter_rows(start, stop, rows, shape, taps):
         filter_image(rows[i].reshape(shape), taps, line, room.reshape(shape))
 
 
-@njit(nogil=True)
-def window_size(window):
-    """Rows and columns of a window of the map."""
-    return window[1] - window[0], window[3] - window[2]
-
-
 @njit(nogil=True, error_model="numpy")
 def filter_listed(n, cells, values, window, taps, line, room, dense):
     """Filter a listed gradient over its window, and list what is not 0 then; how many cells."""
-    rows, columns = window_size(window)
-    count, start = rows * columns, window[4]
+    first_row, after_row, first_column, after_column, start = window
+    size = after_row - first_row, after_column - first_column
+    count = size[0] * size[1]
     own = dense[:count]
     own[:] = 0.0
     for at in range(n):
         own[cells[at] - start] = values[at]
-    size = rows, columns
     filter_image(own.reshape(size), taps, line, room[:count].reshape(size))
     n = 0
     for at in range(count):

@@ -168,9 +168,8 @@ def publish(
     """
     collection.require()
     from veilmap.collection.admission import ProofOfWork
-    from veilmap.collection.folder import PublicFile
+    from veilmap.collection.folder import PublicFile, task_between
     from veilmap.collection.keys import SigningKey
-    from veilmap.collection.task import Task
     from veilmap.surveys.design import Survey
 
     writable_file(out, key)
@@ -183,20 +182,11 @@ def publish(
     admission = first.issuer if open_to_all is None else ProofOfWork(open_to_all)
     if admission is None:
         raise ConfigurationError(f"{leader} names no issuer of invitations", "leader")
-    design, own = Survey.load(survey), SigningKey.new()
-    task = Task(
-        survey=design,
-        leader=first.address,
-        helper=second.address,
-        leader_key=first.key,
-        helper_key=second.key,
-        collector_key=own.public,
-        opens=opens or datetime.now(UTC).isoformat(timespec="seconds"),
-        closes=closes,
-        most_reports=10 * design.participants if most_reports is None else most_reports,
-        admission=admission,
-        pairing_hours=pairing_hours,
-    )
+    own = SigningKey.new()
+    task = task_between(
+        Survey.load(survey), first, second, own, opens=opens or None, closes=closes,
+        most_reports=most_reports, admission=admission, pairing_hours=pairing_hours,
+    )  # fmt: skip
     own.save(key)
     task.save(out)
     console.print(

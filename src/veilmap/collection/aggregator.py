@@ -82,7 +82,7 @@ class Aggregator:
         if self.opening is None or not self.opening.exists():
             return
         statement, _ = _opening_in(self.opening)
-        if f'"task":"{self.task.digest}"'.encode() not in statement:
+        if task_in(statement) != self.task.digest:
             raise ConfigurationError(
                 f"{self.opening} is of another survey: an aggregator has a folder for each",
                 "folder",
@@ -298,6 +298,14 @@ def statement_of(task: Task, store: Store, leader_unpaired: int, helper_unpaired
         "task": task.digest,
     }
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def task_in(statement: bytes | str) -> str | None:
+    """The digest of the task that a statement is about; None of what is no statement."""
+    try:
+        return str(json.loads(statement)["task"])
+    except DAMAGED:
+        return None
 
 
 def receipt_text(task: Task, role: Role, report: bytes, hashes: bytes) -> bytes:

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
-from veilmap.collection.connection import PLAIN, content_of
+from veilmap.collection.connection import PLAIN, content_of, why_of
 from veilmap.collection.task import Role, Task
 
 _CLOCK_SECONDS = 60.0
@@ -51,8 +51,7 @@ def checked(task: Task, role: Role, client: httpx.Client, now: datetime) -> Chec
             days = _days_left(stream.get_extra_info("ssl_object"), now)
             content = content_of(answer)
     except httpx.HTTPError as problem:
-        why = str(problem) or type(problem).__name__
-        return Checked(role, address, False, False, None, None, why)
+        return Checked(role, address, False, False, None, None, why_of(problem))
     same = content == task.content
     return Checked(role, address, True, same, _clock_off(answer, now), days, "")
 

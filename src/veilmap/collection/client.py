@@ -17,7 +17,7 @@ from veilmap._util.plain import DAMAGED
 from veilmap.collection import report as reports
 from veilmap.collection.admission import Blinded, Invitations
 from veilmap.collection.aggregator import receipt_text
-from veilmap.collection.connection import MOST_BYTES, asked, line_of, object_in
+from veilmap.collection.connection import MOST_BYTES, asked, line_of, object_in, why_of
 from veilmap.collection.keys import is_signed
 from veilmap.collection.report import Half
 from veilmap.collection.task import ROLES, Role, Task
@@ -84,7 +84,7 @@ class Aggregators:
                     raise Refused(line_of(found))
                 why = line_of(found)
             except httpx.HTTPError as problem:
-                why = str(problem) or type(problem).__name__
+                why = why_of(problem)
             if pause is not None:
                 time.sleep(pause)
         raise Unreachable(
@@ -229,8 +229,7 @@ def _got(client: httpx.Client, url: str, most: int = MOST_BYTES) -> bytes:
     except httpx.RemoteProtocolError as problem:
         raise DataError(f"{url} gives no answer that can be used: {problem}") from None
     except httpx.HTTPError as problem:
-        why = str(problem) or type(problem).__name__
-        raise Unreachable(f"{url} does not answer: {why}") from None
+        raise Unreachable(f"{url} does not answer: {why_of(problem)}") from None
     except (httpx.InvalidURL, ValueError) as problem:
         raise DataError(f"{url} is no address: {problem}") from None
     if answer.status_code != 200:

@@ -10,8 +10,9 @@ import httpx
 
 from veilmap._util.plain import DAMAGED
 from veilmap.collection import shares
+from veilmap.collection.aggregator import task_in
 from veilmap.collection.client import Aggregators, Refused, Unreachable
-from veilmap.collection.connection import MOST_BYTES, asked, line_of, object_in
+from veilmap.collection.connection import MOST_BYTES, asked, line_of, object_in, why_of
 from veilmap.collection.keys import SigningKey, is_signed
 from veilmap.collection.task import ROLES, Role, Task
 from veilmap.errors import DataError, PrivacyError
@@ -120,8 +121,7 @@ class Collector:
                 most=shares.ELEMENT_BYTES * self.task.survey.numbers + MOST_BYTES,
             )  # fmt: skip
         except httpx.HTTPError as problem:
-            why = str(problem) or type(problem).__name__
-            raise Unreachable(f"the {role}, {url}, does not answer: {why}") from None
+            raise Unreachable(f"the {role}, {url}, does not answer: {why_of(problem)}") from None
         if answer.is_success:
             return answer
         raise Refused(f"the {role}: {line_of(answer)}")
@@ -142,7 +142,10 @@ def open_into(
     waiting: Callable[[int], None] = lambda added: None,
 ) -> RadioMap:
     """Open a survey, write its folder, and make the map; what was interrupted goes on."""
-    folder.check_free(collector.task.digest)
+    digest = collector.task.digest
+    folder.check_free(
+        lambda known: isinstance(known, dict) and task_in(known.get("statement", "")) == digest
+    )
     folder.check_earlier(None, after)
     opening = collector.open(early=early, waiting=waiting)
     survey = collector.task.survey

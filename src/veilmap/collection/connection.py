@@ -77,6 +77,11 @@ def line_of(answer: httpx.Response) -> str:
         return f"it answered {answer.status_code}"
 
 
+def why_of(problem: httpx.HTTPError) -> str:
+    """Why there is no answer; some errors have no text of their own."""
+    return str(problem) or type(problem).__name__
+
+
 def content_of(answer: httpx.Response, most: int = MOST_BYTES) -> bytes:
     """The bytes of an answer that has begun."""
     if "content-encoding" in answer.headers:

@@ -17,7 +17,7 @@ from veilmap._util.sockets import listening
 from veilmap.collection.client import Aggregators, Sending
 from veilmap.collection.collector import Collector, open_into
 from veilmap.collection.connection import connected
-from veilmap.collection.folder import AggregatorFolder, PublicFile
+from veilmap.collection.folder import AggregatorFolder, PublicFile, task_between
 from veilmap.collection.keys import SigningKey
 from veilmap.collection.readings import contributed
 from veilmap.collection.store import Store
@@ -112,20 +112,9 @@ def _published(out: Path, design: Survey) -> tuple[Task, SigningKey]:
             out / role, role, address, port=port, authority=out / "authority", names=["127.0.0.1"]
         )
         public[role] = PublicFile.load(out / role / "public.json", role)
-    leader, helper, collector = public["leader"], public["helper"], SigningKey.new()
-    assert leader.issuer is not None
-    now = datetime.now(UTC)
-    task = Task(
-        survey=design,
-        leader=leader.address,
-        helper=helper.address,
-        leader_key=leader.key,
-        helper_key=helper.key,
-        collector_key=collector.public,
-        opens=now.isoformat(timespec="seconds"),
-        closes=(now + timedelta(days=1)).isoformat(timespec="seconds"),
-        most_reports=10 * design.participants,
-        admission=leader.issuer,
+    collector, tomorrow = SigningKey.new(), datetime.now(UTC) + timedelta(days=1)
+    task = task_between(
+        design, public["leader"], public["helper"], collector, closes=tomorrow.isoformat()
     )
     collector.save(out / "collector.key")
     task.save(out / "task.json")

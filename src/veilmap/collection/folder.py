@@ -12,6 +12,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from veilmap.collection.keys import SigningKey
 from veilmap.collection.metrics import Metrics
 from veilmap.collection.task import ROLES, Role, Task
 from veilmap.errors import ConfigurationError, DataError
+from veilmap.surveys.design import Survey
 
 _MOST_BYTES = 100_000  # of a public file
 
@@ -49,6 +51,29 @@ class PublicFile:
         if told != role:
             raise DataError(f"{path} is of a {told[:20]}, not of the {role}")
         return found
+
+
+def task_between(
+    survey: Survey, leader: PublicFile, helper: PublicFile, collector: SigningKey, **more: Any
+) -> Task:
+    """The task of a design for two aggregators; ``more`` are a Task's other fields.
+
+    By default it opens now, for those whom the leader invites, ten times the least number at most.
+    """
+    settled: dict[str, Any] = {
+        "opens": datetime.now(UTC).isoformat(timespec="seconds"),
+        "most_reports": 10 * survey.participants,
+        "admission": leader.issuer,
+    } | {name: value for name, value in more.items() if value is not None}
+    return Task(
+        survey=survey,
+        leader=leader.address,
+        helper=helper.address,
+        leader_key=leader.key,
+        helper_key=helper.key,
+        collector_key=collector.public,
+        **settled,
+    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import httpx
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from veilmap._util import files
 from veilmap._util.sockets import listening
 from veilmap.collection.admission import Invitations, Issuer
 from veilmap.collection.aggregator import Aggregator, Helper, Leader
@@ -66,7 +67,8 @@ def serve(
         Called with the address once it answers.
     """
     tls = _tls(certificate, key)
-    with listening(host, [port]) as listener:
+    # The folder's lock is for what is opened; a database that is named has one of its own.
+    with files.locked(folder.path / ".lock"), listening(host, [port]) as listener:
         aggregator = made(folder, task, database, seed)
         scheme = "https" if tls else "http"
         on_ready(f"{scheme}://{host}:{listener.getsockname()[1]}")

@@ -34,8 +34,6 @@ FORMAT = 8
 # Its file in the folder of a run, and in that of a study, which is no run.
 RUN, STUDY = "config.json", "study.json"
 
-# What a stranger's file may raise where it is read: nested too deep, a folder, no such thing.
-
 _USERS_PER_DIGEST = 1000
 
 

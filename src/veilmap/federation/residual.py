@@ -47,17 +47,13 @@ class ThenField:
 
     def filter_width(self, state: ServerState, rounds: int) -> float:
         """That of the step for obstacles, in its rounds."""
-        return self.first.filter_width(state, rounds - self.rounds)
+        return self.first.filter_width(state, self._rounds_before(rounds))
 
     def __call__(
         self, state: ServerState, by_cells: Floats, by_theta: Floats, rounds: int
     ) -> ServerState:
         """The next state, from the weighted mean gradients of a round (of ``rounds``)."""
-        before = rounds - self.rounds
-        if before < 1:
-            raise ConfigurationError(
-                f"{rounds} rounds leave none for the obstacles before the field"
-            )
+        before = self._rounds_before(rounds)
         if state.radio_map.field is not None:
             return self._field_step(state, state.radio_map.field, by_cells)
         new = self.first(state, by_cells, by_theta, before)
@@ -67,6 +63,15 @@ class ThenField:
         empty = self.empty(new.radio_map.grid, known["stations"], known["station_ids"].tolist())
         sums = {"field_sum": np.zeros(2 * empty.values.size), "field_rounds": np.zeros(1)}
         return ServerState(replace(new.radio_map, field=empty), new.round, sums)
+
+    def _rounds_before(self, rounds: int) -> int:
+        """How many of all rounds are for the obstacles."""
+        before = rounds - self.rounds
+        if before < 1:
+            raise ConfigurationError(
+                f"{rounds} rounds leave none for the obstacles before the field"
+            )
+        return before
 
     def empty(self, grid: Grid, stations: Floats, ids: Sequence[Id]) -> Field:
         """A field over the ground of ``grid`` that is 0 everywhere."""

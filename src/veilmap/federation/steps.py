@@ -185,8 +185,8 @@ class NoiseAwareStep:
     velocity_memory: float = 0.8  # what the running means keep each round
     energy_memory: float = 0.95
     damping: float = 0.1  # share of the mean energy added to each cell's before taking its root
-    # Damping and soft share where noise was added to the sum: the energy tells of that noise, which
-    # is the same in every cell, and small shapes come later.
+    # Damping and soft share where users filtered their gradients, as they do for sums with noise:
+    # the energy tells of that noise, which is the same in every cell, and small shapes come later.
     noisy_damping: float = 10.0
     noisy_soft_share: float = 0.7
     theta_rate: float = 0.2  # step of θ (Adam), in dB at 100 m and dB per decade

@@ -1,7 +1,7 @@
 """A survey on disk: its design, the account of its opening, the opened sum and the map."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -91,13 +91,12 @@ class SurveyFolder:
                 " who were in it"
             )
 
-    def check_free(self, task: str) -> None:
-        """Refuse, before anything is opened, a folder that holds another opening than a task's."""
-        if not self._ledger.exists():
-            return
-        opening = self.account["opening"]
-        told = opening.get("statement") if isinstance(opening, Mapping) else None
-        if not isinstance(told, str) or f'"task":"{task}"' not in told:
+    def check_free(self, is_own: Callable[[Any], bool]) -> None:
+        """Refuse, before anything is opened, a folder that holds an opening which is not one's own.
+
+        ``is_own`` is asked of what two aggregators have signed, or of None.
+        """
+        if self._ledger.exists() and not is_own(self.account["opening"]):
             raise self._opened_already()
 
     def _opened_already(self) -> PrivacyError:
