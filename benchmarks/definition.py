@@ -232,7 +232,7 @@ def gaussian_power(false_alarms: float, distance: float) -> float:
 
 def distance_allowed(mechanism: vm.AggregateGaussian, rounds: int) -> float:
     """√(2ρT): deviations between the sums with and without a user of the largest contribution."""
-    return math.sqrt(2 * accounting.guarantee_of(mechanism).rho * rounds)
+    return accounting.guarantee_of(mechanism).distance * math.sqrt(rounds)
 
 
 def epsilon_of_distance(distance: float, delta: float) -> float:
@@ -332,7 +332,7 @@ def attack(quick: bool) -> None:
 def numbers() -> None:
     """The figures of the proof for default settings: 100 x 100 cells, 200 rounds."""
     cells, parameters, rounds = 10_000, 4, 200
-    print("N, ε: z, ρ of a round, levels, bits, Δ, n, σ of a share, uneven, entries, added to δ")
+    print("N, ε: z, μ of a round, levels, bits, Δ, n, σ of a share, uneven, entries, added to δ")
     for users, epsilon in ((200, 8), (1000, 8), (3000, 8), (3000, 2), (100_000, 1)):
         asked = vm.AggregateGaussian(epsilon=epsilon, delta=1e-6)
         made = fitted(accounting.calibrated(asked, rounds), users)
@@ -343,7 +343,7 @@ def numbers() -> None:
         entries = len(discrete_gaussian(share)._high)
         distance = 2.0**-128 * entries * (cells + parameters) * users * rounds
         print(
-            f"{users}, {epsilon}: {made.noise_on_sum:.2f}, {made.guarantee.rho:.3g},"
+            f"{users}, {epsilon}: {made.noise_on_sum:.2f}, {made.guarantee.distance:.3g},"
             f" {made.levels}, {made.bits}, {made.sensitivity(cells, parameters):.1f},"
             f" {made.least_answers(users)}, {share:.4g}, 1e{uneven:.0f}, {entries},"
             f" {(1 + math.exp(epsilon)) * distance:.1g}"

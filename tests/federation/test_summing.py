@@ -199,9 +199,8 @@ def test_the_range_holds_the_noise_and_what_users_have_in_common(cohort, z, drop
     assert deviation >= 2.1
     # What a sum of shares lacks to a discrete Gaussian is less than what is charged for it.
     k = np.arange(1, cohort)
-    tau = 10 * np.sum(np.exp(-2 * (math.pi * deviation) ** 2 * k / (k + 1)))
-    charged = math.sqrt(2 * chosen.guarantee.rho) - 1 / z
-    assert tau * math.sqrt(10**6 + 4) <= charged
+    lacking = 4 * np.sum(np.exp(-2 * (math.pi * deviation) ** 2 * k / (k + 1)))
+    assert 2 * (10**6 + 4) * lacking <= chosen.guarantee.uneven
     assert fitting.fitted(chosen, cohort) == chosen
 
 

@@ -12,14 +12,11 @@ from typing import Any
 import numpy as np
 
 from veilmap._util import checks
-from veilmap._util.arrays import Floats, Ints
 from veilmap.errors import PrivacyError
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism, NoGuarantee, PrivateSums
+from veilmap.privacy.mechanisms.lattice import LEAST_ON_SUM, ROUNDING
 
-_LARGEST_ORDER = 256  # of the Rényi divergences tried with secret sampling
-_ROUNDING = 4.0  # s of `gaussian_deviation`, in steps of the lattice
-LEAST_DEVIATION = 4 * _ROUNDING
-"""Above which `gaussian_deviation` and `gaussian_epsilon` are exact."""
+_ORDERS = range(2, 257)  # of the Rényi divergences tried with secret sampling
 
 _NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
 
@@ -82,11 +79,9 @@ def promise_of_sum(
 
 
 def event_of(mechanism: Mechanism, rounds: int) -> Any:
-    """``rounds`` opened sums as a `dp_accounting.DpEvent`, for users certainly in each."""
+    """``rounds`` opened sums as a `dp_accounting.DpEvent`, for users asked in each."""
     guarantee = guarantee_of(mechanism)
-    if guarantee.sampling < 1:
-        raise PrivacyError("dp-accounting has no event for secretly sampled discrete noise")
-    return _composed(guarantee.rho, rounds)
+    return _composed(guarantee.distance, guarantee.sampling, rounds)
 
 
 def epsilon(mechanism: Mechanism, rounds: int, delta: float) -> float:
@@ -94,7 +89,7 @@ def epsilon(mechanism: Mechanism, rounds: int, delta: float) -> float:
     guarantee = guarantee_of(mechanism)
     rounds = checks.whole("rounds", rounds, least=0)
     delta = checks.number("delta", delta, above=0)
-    return _epsilon(guarantee.rho, guarantee.sampling, rounds, delta)
+    return _epsilon(guarantee, rounds, delta)
 
 
 def calibrated(mechanism: AggregateGaussian, rounds: int) -> AggregateGaussian:
@@ -126,17 +121,12 @@ def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> floa
 
     ``sensitivity`` bounds in norm what one participant adds, in steps of the lattice. The exact
     curve of the Gaussian mechanism (Balle and Wang, "Improving the Gaussian mechanism", ICML
-    2018) holds on the lattice too. Let Z = x + N(0, σ² − s²), and round every coordinate at
-    random to a whole number by a discrete Gaussian of deviation s around it. By the convolution
-    theorem of lattice Gaussians (Peikert, "An efficient and parallel Gaussian sampler for
-    lattices", CRYPTO 2010, Theorem 3.1) the result is discrete Gaussian of deviation σ around
-    the whole x but for a factor below 1 ± 8 exp(−2π²s²(1 − s²/σ²)), which is under 1e-100 for
-    s = 4 and σ > 16. Rounding is post-processing, so ε and δ are those of σ² − s².
+    2018) holds on the lattice too, as `lattice.ROUNDING` explains.
     """
     import dp_accounting
 
     multiplier = dp_accounting.get_sigma_gaussian(epsilon, delta) * (1 + 1e-9)  # its tolerance
-    return math.hypot(sensitivity * multiplier, _ROUNDING)
+    return math.hypot(sensitivity * multiplier, ROUNDING)
 
 
 def gaussian_distance(deviation: float, sensitivity: float) -> float:
@@ -145,9 +135,9 @@ def gaussian_distance(deviation: float, sensitivity: float) -> float:
     The continuous part of the noise, as `gaussian_deviation` has it, is what the proof counts on;
     so nobody tells the two apart better than N(0, 1) from N(μ, 1).
     """
-    if deviation <= LEAST_DEVIATION:
+    if deviation <= LEAST_ON_SUM:
         raise PrivacyError(f"noise of deviation {deviation:g} is too coarse for the lattice")
-    return sensitivity / math.sqrt(deviation**2 - _ROUNDING**2)
+    return sensitivity / math.sqrt(deviation**2 - ROUNDING**2)
 
 
 def gaussian_epsilon(deviation: float, delta: float, sensitivity: float) -> float:
@@ -167,7 +157,10 @@ def epsilon_of_distance(distance: float, delta: float) -> float:
     """ε of normal distributions so many deviations apart (Balle and Wang, ICML 2018)."""
     import dp_accounting
 
-    return float(dp_accounting.get_epsilon_gaussian(1 / distance, delta)) if distance > 0 else 0.0
+    if distance == 0:
+        return 0.0
+    with np.errstate(divide="ignore"):  # its logarithm of 0 where the search for ε begins
+        return float(dp_accounting.get_epsilon_gaussian(1 / distance, delta))
 
 
 @dataclass
@@ -213,51 +206,27 @@ class Ledger:
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(rho: float, sampling: float, rounds: int, delta: float) -> float:
+def _epsilon(guarantee: PrivateSums, rounds: int, delta: float) -> float:
     if rounds == 0:
         return 0.0
+    uneven = rounds * guarantee.uneven
+    delta *= math.exp(-uneven)
+    if guarantee.sampling == 1:
+        # Gaussian mechanisms compose exactly, also those chosen after seeing others' sums (Dong,
+        # Roth and Su, "Gaussian differential privacy", JRSS B 2022).
+        return epsilon_of_distance(guarantee.distance * math.sqrt(rounds), delta) + uneven
     from dp_accounting import rdp  # takes over a second to import
 
-    if sampling == 1:
-        return float(rdp.RdpAccountant().compose(_composed(rho, rounds)).get_epsilon(delta))
-    orders = np.arange(2, _LARGEST_ORDER + 1)
-    divergences = rounds * sampled_divergences(rho, sampling, orders)
-    return float(rdp.compute_epsilon(orders, divergences, delta)[0])
+    event = _composed(guarantee.distance, guarantee.sampling, rounds)
+    accountant = rdp.RdpAccountant(_ORDERS).compose(event)
+    return float(accountant.get_epsilon(delta)) + uneven
 
 
-def sampled_divergences(rho: float, sampling: float, orders: Ints) -> Floats:
-    """Rényi divergences of a ρ-zCDP sum that each user is in with probability q, secretly.
-
-    The bound of Zhu and Wang ("Poisson subsampled Rényi differential privacy", ICML 2019,
-    Theorem 5), good for any mechanism with ε(α) = ρα:
-    (α − 1) ε'(α) ≤ log[(1−q)^(α−1)(αq − q + 1) + C(α,2) q²(1−q)^(α−2) e^ε(2)
-    + 3 Σ_{l≥3} C(α,l)(1−q)^(α−l) q^l e^((l−1)ε(l))]. Never worse than without sampling.
-    """
-    from scipy.special import logsumexp
-
-    q, log_q, log_rest = sampling, math.log(sampling), math.log1p(-sampling)
-    order, term = orders[:, None], np.arange(2, orders.max() + 1)[None, :]
-    logs = _log_choose(int(orders.max()))[orders, 2:] + (order - term) * log_rest
-    logs += term * log_q + (term - 1) * rho * term
-    logs[:, 1:] += math.log(3)
-    first = (order - 1) * log_rest + np.log(order * q - q + 1)
-    bounds = logsumexp(np.hstack([first, logs]), axis=1) / (orders - 1)
-    return np.minimum(bounds, rho * orders)
-
-
-@lru_cache(maxsize=4)
-def _log_choose(most: int) -> Floats:
-    """Logarithms of binomial coefficients C(α, l), (most + 1, most + 1); −∞ for l > α."""
-    from scipy.special import gammaln
-
-    order, term = np.arange(most + 1)[:, None], np.arange(most + 1)[None, :]
-    rest = np.maximum(order - term, 0)
-    choose = gammaln(order + 1) - gammaln(term + 1) - gammaln(rest + 1)
-    return np.where(term <= order, choose, -np.inf)
-
-
-def _composed(rho: float, rounds: int) -> Any:
-    """``rounds`` sums of ρ-zCDP as one event."""
+def _composed(distance: float, sampling: float, rounds: int) -> Any:
+    """``rounds`` Gaussian sums, each of which a user is in with a probability, secretly."""
     import dp_accounting as dp
 
-    return dp.SelfComposedDpEvent(dp.ZCDpEvent(rho), rounds)
+    one: Any = dp.GaussianDpEvent(1 / distance)
+    if sampling < 1:
+        one = dp.PoissonSampledDpEvent(sampling, one)
+    return dp.SelfComposedDpEvent(one, rounds)

@@ -18,8 +18,8 @@ from veilmap._util.plain import from_plain, plain, to_plain
 from veilmap.data.antennas import Antennas
 from veilmap.errors import ConfigurationError, DataError, VeilmapError
 from veilmap.geometry.grid import Grid
-from veilmap.privacy.accounting import LEAST_DEVIATION, gaussian_deviation, gaussian_epsilon
-from veilmap.privacy.mechanisms.lattice import LARGEST_DEVIATION
+from veilmap.privacy.accounting import gaussian_deviation, gaussian_epsilon
+from veilmap.privacy.mechanisms.lattice import LARGEST_DEVIATION, LEAST_ON_SUM
 from veilmap.surveys.surroundings import USUAL, Surroundings
 
 RECEIVER_HEIGHT = 1.5
@@ -300,7 +300,7 @@ class Survey:
         side, factor = FEWEST_ALONG * widest, (wanted / widest) ** 2
         enough = f"{math.ceil(self.participants * factor)} participants"
         deviation = self.deviation / factor
-        if deviation > LEAST_DEVIATION:
+        if deviation > LEAST_ON_SUM:
             epsilon = gaussian_epsilon(deviation, self.delta, self.clip)
             enough += f", or for ε = {_rounded_up(epsilon)}"
         return ConfigurationError(

@@ -25,15 +25,20 @@ from veilmap.privacy.mechanisms.base import (
     PrivateSums,
     finite_norms,
 )
-from veilmap.privacy.mechanisms.lattice import DiscreteGaussian, discrete_gaussian
+from veilmap.privacy.mechanisms.lattice import (
+    LEAST_ON_SUM,
+    ROUNDING,
+    DiscreteGaussian,
+    discrete_gaussian,
+    unevenness,
+)
 from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, Rest, RunningSum, Summand
 from veilmap.privacy.noise import Draw
 
-# A sum of discrete Gaussians is not quite one. Kairouz, Liu and Steinke (ICML 2021, Theorem 1)
-# bound what that adds to 1/z by τ√d, τ = 10 Σ_k exp(−2π²σ² k/(k + 1)) ≤ 10 n exp(−π²σ²). This
-# share of 1/z is charged for it, which σ ≥ 2.1 on the lattice keeps to for n√d z up to 7·10¹⁰.
+# A sum of discrete Gaussians is not quite one: this much of ε is charged a sum for it, and this
+# least deviation of a share on the lattice keeps to it on maps of millions of cells.
 LEAST_DEVIATION = 2.1
-_UNEVEN = 1e-7
+_UNEVEN = 1e-11
 
 # Rounding at random lengthens a vector: by ¼ of a squared step per entry that is not 0, at most
 # and on average. So many entries are allowed for, and this share of the squared length. Where that
@@ -125,8 +130,8 @@ class AggregateGaussian(Mechanism):
 
     @property
     def guarantee(self) -> PrivateSums:
-        """ρ-zCDP of every opened sum, ρ = 1/(2z²)."""
-        return PrivateSums(0.5 * ((1 + _UNEVEN) / self.noise_on_sum) ** 2, self.contribute)
+        """A Gaussian mechanism of distance 1/z with every opened sum."""
+        return PrivateSums(1 / self.noise_on_sum, self.contribute, uneven=_UNEVEN)
 
     @property
     def noise_on_sum(self) -> float:
@@ -160,15 +165,17 @@ class AggregateGaussian(Mechanism):
     def share_deviation(self, cells: int, parameters: int, cohort: int) -> float:
         """σ of one client's noise on the lattice, rounded up to three digits.
 
-        n shares of σ²: together at least (zΔ)² as long as n answers are in the sum.
+        n shares of σ²: together at least (zΔ)² and what `ROUNDING` takes, as long as n answers are
+        in the sum.
         """
-        bound = self.noise_on_sum * self.sensitivity(cells, parameters)
-        exact = bound / math.sqrt(self.least_answers(cohort))
+        answers = self.least_answers(cohort)
+        on_sum = math.hypot(self.noise_on_sum * self.sensitivity(cells, parameters), ROUNDING)
+        exact = on_sum / math.sqrt(answers)
         digit = 10.0 ** (math.floor(math.log10(exact)) - 2)
         rounded = math.ceil(exact / digit) * digit
-        tau = 10 * cohort * math.exp(-((math.pi * rounded) ** 2))
-        uneven = tau * math.sqrt(cells + parameters) * self.noise_on_sum  # as a share of 1/z
-        if rounded < LEAST_DEVIATION or uneven > _UNEVEN:
+        # Both with and without a user.
+        uneven = 2 * (cells + parameters) * unevenness(rounded, cohort)
+        if rounded < LEAST_DEVIATION or uneven > _UNEVEN or on_sum < LEAST_ON_SUM:
             raise ConfigurationError(
                 f"each client's noise would be {rounded:.2g} steps of the lattice, too coarse to"
                 f" be proven: take more than {self.steps} levels"

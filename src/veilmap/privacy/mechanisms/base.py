@@ -26,12 +26,17 @@ class NoGuarantee:
 
 @dataclass(frozen=True)
 class PrivateSums:
-    """Every sum that is opened is zero-concentrated differentially private for each user."""
+    """Every sum that is opened is a Gaussian mechanism for each user, whatever was opened before.
 
-    rho: float  # ρ-zCDP of one opened sum for one user who is certainly in it
+    So says the convolution theorem of `lattice`, but for factors within e^(± ``uneven``/2).
+    """
+
+    # μ: how many deviations apart a sum is with and without one user who is certainly in it.
+    distance: float
     sampling: float = 1.0  # probability that a user is in it at all, decided secretly by the user
     adjacency: str = "one user's contributions to all rounds replaced by nothing"
     covers: tuple[str, ...] = ("gradient of the heights", "gradient of θ", "number of links")
+    uneven: float = 0.0  # what a sum adds to ε for not being quite Gaussian
 
 
 Guarantee = NoGuarantee | PrivateSums

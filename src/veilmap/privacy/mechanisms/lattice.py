@@ -27,6 +27,15 @@ _SPARE = 64  # words for the lower halves; needed about once in 2⁵⁰ numbers
 LARGEST_DEVIATION = 20_000.0
 """Larger ones make tables of more than half a million entries."""
 
+# A discrete Gaussian of deviation σ around a whole x is x + N(0, σ² − s²) whose coordinates are
+# rounded at random, each by a discrete Gaussian of deviation s around it (the convolution theorem
+# of lattice Gaussians: Peikert, "An efficient and parallel Gaussian sampler for lattices", CRYPTO
+# 2010, Theorem 3.1), but for a factor below 1 ± 8 exp(−2π²s²(1 − s²/σ²)): under 1e-100 here.
+# Rounding is post-processing: ε and δ are those of the Gaussian mechanism of variance σ² − s².
+ROUNDING = 4.0  # s
+LEAST_ON_SUM = 4 * ROUNDING
+"""σ above which that holds."""
+
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
@@ -56,6 +65,17 @@ class DiscreteGaussian:
         )
         if used > _SPARE:
             raise RuntimeError("the random source repeats itself")
+
+
+def unevenness(deviation: float, shares: int) -> float:
+    """How far a sum of such discrete Gaussians is from one: a bound of |log of the ratio|.
+
+    The sum of k of them and one more is discrete Gaussian but for the factor Σ_y exp(−(y − c)²/2s²)
+    over its mean over c, with s² = σ²k/(k + 1). By Poisson's summation formula that factor is
+    within (1 ± e)/(1 ∓ e), e = 2 exp(−2π²s²) + …; here k = 1 stands alone, and k ≥ 2 all alike.
+    """
+    first, later = (math.exp(-2 * (math.pi * deviation) ** 2 * part) for part in (1 / 2, 2 / 3))
+    return 4.1 * (first + shares * later)
 
 
 @lru_cache(maxsize=1024)
