@@ -1,7 +1,8 @@
 """What a guarantee costs the map that a few thousand users learn in rounds.
 
 python benchmarks/shaping.py --users 1000 --epsilon 8 --seeds 2
-python benchmarks/shaping.py --users 3000 --epsilon 8,4,2,1 --cities 0,1,2,3
+python benchmarks/shaping.py --users 3000 --epsilon 8,4,2,1 --seeds 3
+python benchmarks/shaping.py --users 20000 --epsilon 1 --delta 1e-7 --seeds 3
 
 Each training is compared with the same one without noise. A training of 1,000 users takes ten
 seconds on one core, one of 3,000 half a minute; as many run at once as there are cores.
@@ -17,9 +18,10 @@ import numpy as np
 
 import veilmap as vm
 
-CLIP, DELTA = 0.3, 1e-6
+CLIP = 0.3
 MISSING = 0.05  # noise is sized for twice as many
-Setting = tuple[int, int, float | None, int, int]  # city, users, ε, rounds, seed
+# City, users, (ε, δ), rounds, seed.
+Setting = tuple[int, int, tuple[float, float] | None, int, int]
 
 
 @lru_cache(maxsize=1)
@@ -31,11 +33,11 @@ def crowd(city: int, users: int):
 
 def error_db(setting: Setting) -> float:
     """MAE on 200 unseen users; without ε, without noise."""
-    city, users, epsilon, rounds, seed = setting
+    city, users, promise, rounds, seed = setting
     grid, data, unseen = crowd(city, users)
     mechanism: vm.mechanisms.Mechanism = vm.NoNoise(clip=CLIP)
-    if epsilon is not None:
-        mechanism = vm.AggregateGaussian(epsilon=epsilon, delta=DELTA, clip=CLIP)
+    if promise is not None:
+        mechanism = vm.AggregateGaussian(epsilon=promise[0], delta=promise[1], clip=CLIP)
     run = vm.train(
         data, grid, mechanism=mechanism, rounds=rounds, seed=seed, server_sees="sums",
         participation=vm.federation.Participation(dropout=MISSING),
@@ -49,6 +51,7 @@ def main() -> None:
     )
     parser.add_argument("--users", type=int, default=1000)
     parser.add_argument("--epsilon", default="8")
+    parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--cities", default="0,1,2,3,4")
     parser.add_argument("--seeds", type=int, default=1, help="of the noise")
@@ -58,8 +61,8 @@ def main() -> None:
     os.environ["VEILMAP_THREADS"] = "1"  # processes are as many as cores
     with ProcessPoolExecutor() as pool:
 
-        def errors(epsilon: float | None, own: range) -> np.ndarray:
-            settings = [(c, given.users, epsilon, given.rounds, s) for c, s in product(cities, own)]
+        def errors(promise: tuple[float, float] | None, own: range) -> np.ndarray:
+            settings = [(c, given.users, promise, given.rounds, s) for c, s in product(cities, own)]
             return np.array(list(pool.map(error_db, settings))).reshape(len(cities), -1)
 
         without = errors(None, range(1, 2))
@@ -67,7 +70,7 @@ def main() -> None:
             f"{given.users:,} users, {given.rounds} rounds: {without.mean():.2f} dB without noise"
         )
         for epsilon in [float(text) for text in given.epsilon.split(",")]:
-            found = errors(epsilon, seeds)
+            found = errors((epsilon, given.delta), seeds)
             lost = found - without
             print(
                 f"ε = {epsilon:g}: {found.mean():.2f} dB, loses {lost.mean():.2f}"

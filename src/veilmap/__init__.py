@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         AggregateGaussian,
         GeometryAligned,
         NoNoise,
+        PrivUnit,
         UniformNoise,
     )
     from veilmap.scenes import buildings
@@ -93,7 +94,7 @@ _CONTENTS = {
     "veilmap.model.propagation": ["Propagation"],
     "veilmap.model.radio_map": ["RadioMap"],
     "veilmap.privacy.mechanisms": [
-        "AggregateGaussian", "GeometryAligned", "NoNoise", "UniformNoise",
+        "AggregateGaussian", "GeometryAligned", "NoNoise", "PrivUnit", "UniformNoise",
     ],
     "veilmap.scenes.buildings": ["Building"],
     "veilmap.scenes.scene": ["Scene"],

@@ -129,3 +129,9 @@ def log_evidence(radio_map, place, stations, gains, upload, variances, links, cl
     quadratic = excess @ np.linalg.solve(covariance, excess)
     nothing = np.sum(upload**2 / variances + np.log(variances))
     return -0.5 * (quadratic + log_det) + 0.5 * nothing
+
+
+def moved_into_cap(point, contribution, length, along):
+    """Point with its component along a direction replaced."""
+    towards = contribution / length
+    return point + (along - math.fsum(towards * point)) * towards

@@ -37,7 +37,7 @@ class Differencing(Attack):
     altitude: float = 1.5  # of users above ground, in metres
     confidence: float = 0.25
 
-    sees = frozenset({"sums"})
+    sees = frozenset({"sums", "shuffled"})
     name = "differencing"
 
     def __post_init__(self) -> None:

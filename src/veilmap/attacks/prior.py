@@ -1,6 +1,7 @@
 """The attacker who looks at nothing."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +11,7 @@ from veilmap._util.arrays import Floats
 from veilmap.attacks.base import Attack, Estimates, Placed, When
 from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
-from veilmap.federation.transcript import Transcript
+from veilmap.federation.transcript import ServerSees, Transcript
 from veilmap.geometry.grid import Grid
 
 
@@ -24,7 +25,7 @@ class PriorOnly(Attack):
 
     prior: ArrayLike | None = None
 
-    sees = frozenset({"uploads", "sums"})
+    sees = frozenset(get_args(ServerSees))
     name = "prior only"
 
     def locate(self, transcript: Transcript) -> Estimates:

@@ -153,4 +153,6 @@ def can_add_up(mechanism: Mechanism, radio_map: RadioMap, seed: int | None = Non
     Noise on gradients themselves is added so only with a seed: the system's bits come in bulk.
     """
     plain = not (radio_map.propagation.between or len(radio_map.offsets) or radio_map.field)
-    return plain and (seed is not None or not mechanism.perturbs_uploads)
+    return (
+        plain and mechanism.sums_in_place and (seed is not None or not mechanism.perturbs_uploads)
+    )

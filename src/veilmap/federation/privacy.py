@@ -1,16 +1,23 @@
 """What a run may open: the checks before it starts, and the account while it goes on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from veilmap.errors import PrivacyError
 from veilmap.federation.history import HistoryRow
-from veilmap.federation.participation import Participation
+from veilmap.federation.messages import ClientId
+from veilmap.federation.participation import Participation, Turnout
 from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum
 from veilmap.federation.transcript import ServerSees, checked_sees
 from veilmap.privacy.accounting import Ledger, calibrated
-from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
+from veilmap.privacy.mechanisms import (
+    AggregateGaussian,
+    Mechanism,
+    PrivateMechanism,
+    PrivateUploads,
+    PrivUnit,
+)
 from veilmap.privacy.mechanisms.fitting import fitted
 
 
@@ -37,16 +44,34 @@ def settled(
             f"{type(mechanism).__name__} protects only sums: a single upload carries a share of"
             " the noise; train with server_sees='sums'"
         )
-    if isinstance(mechanism, AggregateGaussian):
+    if isinstance(mechanism, PrivateMechanism):
         _check_promise(mechanism, participation, users)
+    if sees == "shuffled" and not isinstance(mechanism, PrivUnit):
+        raise PrivacyError(
+            f"{type(mechanism).__name__} has no guarantee that shuffling would amplify: train"
+            " PrivUnit with server_sees='shuffled', or another mechanism without it"
+        )
+    rounds_each = participation.rounds_each(rounds)
+    largest = max(2, int((users if largest_sum is None else largest_sum) * participation.share))
+    if isinstance(mechanism, AggregateGaussian):
         if mechanism.noise_multiplier is None:
-            mechanism = calibrated(mechanism, participation.rounds_each(rounds))
-        most = users if largest_sum is None else largest_sum
-        mechanism = fitted(mechanism, max(2, int(most * participation.share)))
+            mechanism = calibrated(mechanism, rounds_each)
+        mechanism = fitted(mechanism, largest)
+    elif isinstance(mechanism, PrivUnit):
+        mechanism = _with_cap(mechanism, sees, int(users * participation.share), rounds_each)
     return mechanism, sees
 
 
-def _check_promise(mechanism: AggregateGaussian, participation: Participation, users: int) -> None:
+def _with_cap(mechanism: PrivUnit, sees: ServerSees, cohort: int, rounds: int) -> PrivUnit:
+    """The mechanism for so many shuffled users, of which some may be missing, or for names."""
+    if sees != "shuffled" and mechanism.among is not None:
+        raise PrivacyError("among: nobody shuffles uploads unless server_sees='shuffled'", "among")
+    if sees == "shuffled" and mechanism.among is None:
+        mechanism = replace(mechanism, among=mechanism.counted_on(cohort))
+    return calibrated(mechanism, rounds) if mechanism.cap is None else mechanism
+
+
+def _check_promise(mechanism: PrivateMechanism, participation: Participation, users: int) -> None:
     if mechanism.delta >= 1 / users:
         raise PrivacyError(
             f"δ = {mechanism.delta:g} is not below 1/N = {1 / users:g}: with {users} users it"
@@ -55,7 +80,7 @@ def _check_promise(mechanism: AggregateGaussian, participation: Participation, u
     missing = participation.dropout + participation.late
     if missing > mechanism.dropout:
         raise PrivacyError(
-            f"{missing:.0%} of the users are expected to be missing, but the noise shares allow"
+            f"{missing:.0%} of the users are expected to be missing, but the guarantee allows"
             f" for {mechanism.dropout:.0%}: the sums could not be opened; raise the mechanism's"
             " dropout"
         )
@@ -81,7 +106,7 @@ class Account:
         played: Sequence[HistoryRow] | None = None,
     ) -> "Account":
         """A new account, or the one a folder holds of a run that has ``played`` some rounds."""
-        if not isinstance(mechanism, AggregateGaussian):
+        if not isinstance(mechanism, PrivateMechanism):
             return cls(None, folder, True)
         if folder is None or played is None:
             return cls(Ledger(mechanism), folder, seed is not None)
@@ -99,21 +124,32 @@ class Account:
         """ε of the user who spent most; NaN without a guarantee."""
         return self.ledger.epsilon if self.ledger else float("nan")
 
-    def affords(self, total: RoundSum) -> bool:
+    def affords(self, total: RoundSum, turnout: Turnout) -> bool:
         """Whether opening this sum keeps every user within the budget."""
-        return self.ledger is None or self._is_free(total) or self.ledger.affords(total.clients)
+        if self.ledger is None or self._is_free(total):
+            return True
+        return self.ledger.affords(_shown(self.ledger.mechanism, total, turnout))
 
-    def open(self, total: RoundSum) -> None:
+    def open(self, total: RoundSum, turnout: Turnout) -> None:
         """Write down that this sum is opened."""
         if self.ledger is None or self._is_free(total):
             return
-        self.ledger.spend(total.broadcast.round, total.clients)
+        shown = _shown(self.ledger.mechanism, total, turnout)
+        self.ledger.spend(total.broadcast.round, shown)
         if self.folder:
             self.folder.save_ledger(self.ledger.as_dict())
 
     def _is_free(self, total: RoundSum) -> bool:
         assert self.ledger is not None
         return self.repeats_are_free and total.broadcast.round in self.ledger.opened
+
+
+def _shown(mechanism: PrivateMechanism, total: RoundSum, turnout: Turnout) -> Sequence[ClientId]:
+    """Of whom a round shows something: those in its sum, or whoever may have sent an upload."""
+    guarantee = mechanism.guarantee
+    if isinstance(guarantee, PrivateUploads) and guarantee.among is None:
+        return [user for user, asked in zip(turnout.users, turnout.invited, strict=True) if asked]
+    return total.clients
 
 
 def _check_ledger(ledger: Ledger, folder: RunFolder, played: Sequence[HistoryRow]) -> None:

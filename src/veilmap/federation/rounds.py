@@ -28,7 +28,7 @@ from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.study import StudyFolder
 from veilmap.federation.transcript import RoundRecorder, SeenRound, SeenSum
 from veilmap.model.evaluation import mean_absolute_error
-from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
+from veilmap.privacy.mechanisms import Mechanism, PrivateMechanism
 
 Rounds = Collection[int] | Literal["all"]
 
@@ -118,7 +118,7 @@ class Training:
             turnout = config.participation.draw(config.seed, number, exchange.users())
             total = self._opened(server, exchange, turnout)
             gathered = exchange.collect(total, turnout)
-            if total.opens and not account.affords(total):
+            if total.opens and not account.affords(total, turnout):
                 break
             if folder and number == 0 and not recording.resume:
                 # Not before a round has shown that training can work.
@@ -126,7 +126,7 @@ class Training:
                 folder.save_stations((self.public.stations, self.public.ids))
                 self._save_config(folder)
             if total.opens:
-                account.open(total)
+                account.open(total, turnout)
                 total.unseal()
             if recording.keeps(number) and total.opens:
                 kept[number] = server.read(total)
@@ -253,11 +253,11 @@ def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
     played = server.state.round
     if played == rounds:
         return ""
-    assert isinstance(mechanism, AggregateGaussian)
+    assert isinstance(mechanism, PrivateMechanism)
     reason = f"round {played + 1} would spend more than ε = {mechanism.epsilon:g}"
     if played == 0:
         raise ConfigurationError(
-            f"{reason}: raise noise_multiplier, or leave it out to have it computed"
+            f"{reason}: leave out noise_multiplier, or cap, to have the noise computed"
         )
     return f"stopped after {played} of {rounds} rounds: {reason}"
 

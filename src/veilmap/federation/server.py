@@ -225,12 +225,14 @@ class Server:
         width = self.step.filter_width(self.state, self.rounds) if filters else 0.0
         broadcast = Broadcast(self.state.round, self.state.radio_map, sum(cohorts), width)
         least = [self._least_answers(cohort) for cohort in cohorts]
-        largest = self.mechanism.largest_upload() if self.server_sees == "uploads" else np.inf
+        largest = np.inf  # of what is not seen
+        if self.server_sees != "sums":
+            largest = self.mechanism.largest_upload(self.state.radio_map.trained_cells)
         return RoundSum(broadcast, largest, np.array(least), tiles, np.array(cohorts))
 
     def _least_answers(self, cohort: int) -> int:
         """With how many answers of a cohort the sum may be seen."""
-        # The sum over one user would be that user's upload.
+        # Of one user the sum, or what is shuffled, would be that user's upload.
         return 0 if self.server_sees == "uploads" else max(2, self.mechanism.least_answers(cohort))
 
     def read(self, total: RoundSum) -> SeenRound | SeenSum:

@@ -59,8 +59,9 @@ def train(
     tiling : Tiling, optional
         Divide a large area: each user reveals its tile, and its upload is of that tile's window
         only. For mechanisms that need no upload of each user, none and aggregate.
-    server_sees : "uploads" or "sums", optional
-        The trust model: a server that sees every upload (the paper's), or one that sees only
+    server_sees : "uploads", "shuffled" or "sums", optional
+        The trust model: a server that sees every upload (the paper's), one that sees uploads
+        without names, mixed by somebody else within a round (for `PrivUnit`), or one that sees only
         sums (secure aggregation). By default what the mechanism is made for.
     engine : Engine, optional
         What carries the messages. By default nothing has to: server and users are in this
@@ -85,9 +86,9 @@ def train(
             "a single gradient of a residual field shows where its user is: train with"
             " server_sees='sums'"
         )
-    if sees == "sums" and recording.keep_users is not None:
+    if sees != "uploads" and recording.keep_users is not None:
         raise ConfigurationError(
-            "keep_users: this server sees no single user's upload, only sums", "keep_users"
+            "keep_users: this server does not know any upload's user", "keep_users"
         )
     if tiling is not None:
         _check_tiling(engine, mechanism, model, recording.keep_uploads)
@@ -110,7 +111,7 @@ def _check_tiling(engine: Engine, mechanism: Mechanism, model: Model, keep_uploa
         )
     start = getattr(model.steps, "start_propagation", None)  # a residual field has none
     plain = not model.calibrate and start is not None and start.laws == 2
-    if mechanism.perturbs_uploads or not plain:
+    if mechanism.perturbs_uploads or not (mechanism.sums_in_place and plain):
         raise ConfigurationError(
             "tiles add users up where they are: for the mechanisms none and aggregate, and maps of"
             " two laws without offsets or a residual field",

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,16 @@ from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism
 
-ServerSees = Literal["uploads", "sums"]
-"""The trust model: single uploads (the paper's), or only their sum (secure aggregation)."""
+ServerSees = Literal["uploads", "shuffled", "sums"]
+"""The trust model: single uploads (the paper's), uploads of a round that somebody else has taken
+the names off and mixed, or only their sum (secure aggregation)."""
 
 
 def checked_sees(value: str) -> ServerSees:
     """The trust model that somebody named, if there is such a one."""
-    if value not in ("uploads", "sums"):
+    if value not in get_args(ServerSees):
         raise ConfigurationError(
-            f"server_sees is 'uploads' or 'sums', not {value!r}", "server_sees"
+            f"server_sees is 'uploads', 'shuffled' or 'sums', not {value!r}", "server_sees"
         )
     return cast("ServerSees", value)
 
@@ -50,10 +51,10 @@ class SeenRound:
 
 @dataclass(frozen=True)
 class SeenSum:
-    """One round of a server that sees only the sum."""
+    """One round of a server that sees only the sum; it can add up uploads without names too."""
 
     broadcast: Broadcast
-    clients: tuple[ClientId, ...]  # secure aggregation hides what they sent, not that they did
+    clients: tuple[ClientId, ...]  # what they sent is hidden, not that they did
     height_gradient: Floats = field(repr=False)  # (M,): the weighted mean of their uploads
     theta_gradient: Floats = field(repr=False)  # (P,)
     weight: int  # the sum of their weights

@@ -7,13 +7,22 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from veilmap._util import checks
 from veilmap.errors import PrivacyError
-from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism, NoGuarantee, PrivateSums
+from veilmap.privacy import amplification
+from veilmap.privacy.mechanisms import (
+    AggregateGaussian,
+    Mechanism,
+    NoGuarantee,
+    PrivateMechanism,
+    PrivateSums,
+    PrivateUploads,
+    PrivUnit,
+)
 from veilmap.privacy.mechanisms.lattice import LEAST_ON_SUM, ROUNDING
 
 _ORDERS = range(2, 257)  # of the Rényi divergences tried with secret sampling
@@ -23,7 +32,7 @@ _NOISE_RANGE = (1e-2, 1e6)  # noise multipliers that calibration tries
 _SEEDED = "no promise: the noise is computable from the seed (study)"
 
 
-def guarantee_of(mechanism: Mechanism) -> PrivateSums:
+def guarantee_of(mechanism: Mechanism) -> PrivateSums | PrivateUploads:
     """The mechanism's guarantee; one without is refused."""
     guarantee = mechanism.guarantee
     if isinstance(guarantee, NoGuarantee):
@@ -32,8 +41,8 @@ def guarantee_of(mechanism: Mechanism) -> PrivateSums:
 
 
 def has_guarantee(mechanism: Mechanism) -> bool:
-    """Whether sums of this mechanism can be opened under an (ε, δ), whatever its noise."""
-    return isinstance(mechanism, AggregateGaussian)
+    """Whether what this mechanism lets out can be under an (ε, δ), whatever its noise."""
+    return isinstance(mechanism, PrivateMechanism)
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ def promise(mechanism: Mechanism, spent: float, seed: int | None) -> Promise:
         return Promise(math.nan, f"no (ε, δ) guarantee: {guarantee.reason}")
     if seed is not None:
         return Promise(math.nan, _SEEDED)
-    assert isinstance(mechanism, AggregateGaussian)
+    assert isinstance(mechanism, PrivateMechanism)
     words = f"(ε, δ) = ({spent:.2f}, {mechanism.delta:g}) for {guarantee.adjacency}"
     return Promise(spent, f"{words}, under the conditions of docs/privacy.md")
 
@@ -81,22 +90,41 @@ def promise_of_sum(
 def event_of(mechanism: Mechanism, rounds: int) -> Any:
     """``rounds`` opened sums as a `dp_accounting.DpEvent`, for users asked in each."""
     guarantee = guarantee_of(mechanism)
+    if isinstance(guarantee, PrivateUploads):
+        raise PrivacyError("dp-accounting has no event for uploads that are private by themselves")
     return _composed(guarantee.distance, guarantee.sampling, rounds)
 
 
 def epsilon(mechanism: Mechanism, rounds: int, delta: float) -> float:
-    """ε of a user who was in ``rounds`` opened sums."""
+    """ε of a user who was in ``rounds`` opened sums, or sent so many uploads."""
     guarantee = guarantee_of(mechanism)
     rounds = checks.whole("rounds", rounds, least=0)
     delta = checks.number("delta", delta, above=0)
     return _epsilon(guarantee, rounds, delta)
 
 
-def calibrated(mechanism: AggregateGaussian, rounds: int) -> AggregateGaussian:
-    """The mechanism with the least noise that keeps ε over ``rounds`` rounds."""
-    from scipy.optimize import brentq
+@overload
+def calibrated(mechanism: AggregateGaussian, rounds: int) -> AggregateGaussian: ...
 
+
+@overload
+def calibrated(mechanism: PrivUnit, rounds: int) -> PrivUnit: ...
+
+
+def calibrated(
+    mechanism: AggregateGaussian | PrivUnit, rounds: int
+) -> AggregateGaussian | PrivUnit:
+    """The mechanism with the least noise that keeps ε over ``rounds`` rounds."""
     rounds = checks.whole("rounds", rounds, least=1)
+    if isinstance(mechanism, PrivUnit):
+        chosen = amplification.best(mechanism.epsilon, mechanism.delta, rounds, mechanism.among)
+        return mechanism.with_cap(chosen)
+    return mechanism.with_noise(_least_noise(mechanism, rounds))
+
+
+def _least_noise(mechanism: AggregateGaussian, rounds: int) -> float:
+    """Z of the noise with which so many rounds spend all of ε and no more."""
+    from scipy.optimize import brentq
 
     def too_much(log_z: float) -> float:
         noisy = mechanism.with_noise(math.exp(log_z))
@@ -109,11 +137,11 @@ def calibrated(mechanism: AggregateGaussian, rounds: int) -> AggregateGaussian:
             " ε or fewer rounds"
         )
     if too_much(low) <= 0:
-        return mechanism.with_noise(_NOISE_RANGE[0])
+        return _NOISE_RANGE[0]
     root = brentq(too_much, low, high, xtol=1e-10)
     while too_much(root) > 0:  # the root lies within its tolerance on the wrong side
         root += 1e-10
-    return mechanism.with_noise(math.exp(root))
+    return math.exp(root)
 
 
 def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> float:
@@ -165,11 +193,11 @@ def epsilon_of_distance(distance: float, delta: float) -> float:
 
 @dataclass
 class Ledger:
-    """What each user has spent: how many opened sums it was in."""
+    """What each user has spent: in how many rounds it was that count."""
 
-    mechanism: AggregateGaussian  # with its noise fixed
-    opened: set[int] = field(default_factory=set)  # rounds whose sum was opened
-    spent: dict[int | str, int] = field(default_factory=dict)  # opened sums of each client
+    mechanism: PrivateMechanism  # with its noise fixed
+    opened: set[int] = field(default_factory=set)  # rounds whose sum, or uploads, were seen
+    spent: dict[int | str, int] = field(default_factory=dict)  # such rounds of each client
 
     @property
     def epsilon(self) -> float:
@@ -181,12 +209,12 @@ class Ledger:
         return self._after(self.spent.get(client, 0))
 
     def affords(self, clients: Iterable[int | str]) -> bool:
-        """Whether one more sum over these users keeps all of them within ε."""
+        """Whether one more round of these users keeps all of them within ε."""
         most = max((self.spent.get(client, 0) for client in clients), default=0)
         return self._after(most + 1) <= self.mechanism.epsilon
 
     def spend(self, round_number: int, clients: Iterable[int | str]) -> None:
-        """Note that a sum over these users is opened."""
+        """Note that a round of these users is seen."""
         self.opened.add(round_number)
         for client in clients:
             self.spent[client] = self.spent.get(client, 0) + 1
@@ -199,16 +227,18 @@ class Ledger:
         return {"opened": sorted(self.opened), "spent": list(self.spent.items())}
 
     @classmethod
-    def from_dict(cls, mechanism: AggregateGaussian, content: Mapping[str, Any]) -> "Ledger":
+    def from_dict(cls, mechanism: PrivateMechanism, content: Mapping[str, Any]) -> "Ledger":
         """What `as_dict` gave."""
         spent = {client: int(count) for client, count in content["spent"]}
         return cls(mechanism, set(content["opened"]), spent)
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(guarantee: PrivateSums, rounds: int, delta: float) -> float:
+def _epsilon(guarantee: PrivateSums | PrivateUploads, rounds: int, delta: float) -> float:
     if rounds == 0:
         return 0.0
+    if isinstance(guarantee, PrivateUploads):
+        return amplification.epsilon_of(guarantee, rounds, delta)
     uneven = rounds * guarantee.uneven
     delta *= math.exp(-uneven)
     if guarantee.sampling == 1:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from veilmap._kernels import sampling
 from veilmap._util.arrays import Floats
 
-_BITS = 53  # a float64's
-
 
 @dataclass(frozen=True)
 class Draw:
@@ -63,8 +61,13 @@ def draw(seed: int | None, client: object, round_number: int) -> Draw:
 
 
 def system_normals(count: int) -> Floats:
-    """Standard normals from the operating system's random bits, by the inverse of their CDF."""
+    """Standard normals from the operating system's random bits, by the inverse of their CDF.
+
+    One bit is the sign. The others choose the probability of a number as far out or farther, which
+    floats tell apart to 2⁻⁶⁴.
+    """
     from scipy.special import ndtri
 
-    bits = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(64 - _BITS)
-    return ndtri((bits + 0.5) / 2.0**_BITS)
+    words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+    beyond = ndtri(((words >> np.uint64(1)) + 0.5) / 2.0**64)
+    return np.where(words & np.uint64(1), beyond, -beyond)

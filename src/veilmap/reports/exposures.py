@@ -106,7 +106,7 @@ def _prepare(witness: Witness, number: int) -> None:
 
 def _explained(transcript: Transcript, knobs: Knobs, *, known: bool) -> str:
     """What the pictures show, and what they are not."""
-    sums = transcript.server_sees == "sums"
+    sums = transcript.server_sees != "uploads"
     thing = "the mean gradient of a round's users" if sums else "one user's gradient"
     words = f"The maps show {thing} as the server receives it, and where attacks place the user."
     if not known:

@@ -4,7 +4,7 @@ import math
 
 from veilmap._util.plain import to_plain
 from veilmap.federation.config import Fingerprint
-from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
+from veilmap.privacy.mechanisms import Mechanism, PrivateMechanism, PrivUnit
 from veilmap.runs.opened import OpenRun
 
 NO_UPLOADS = "This run kept no uploads: train with `--keep-uploads` to see attacks."
@@ -20,6 +20,9 @@ _MECHANISMS = {
     "aligned": "geometry-aligned noise: gradients are clipped to norm C = {clip:g} and get"
     " Gaussian noise of μ = {noise_budget:g} times their energy, on a slope that leans away from"
     " the user (ρ = {tradeoff:g})",
+    "privunit": "private uploads: contributions are clipped to norm C = {clip:g}, and each upload"
+    " is noise alone with probability {blanket:.2g}, else noise on the contribution's side, where a"
+    " share of {cap:.2g} of all noise lies",
     "aggregate": "noise on the sum: contributions are clipped to norm C = {clip:g}, and every user"
     " adds a share of discrete Gaussian noise, in all z = {noise_multiplier:.3g} times the largest"
     " contribution",
@@ -27,6 +30,7 @@ _MECHANISMS = {
 
 _TRUST = {
     "uploads": "every user's upload",
+    "shuffled": "uploads without names, mixed within a round; who took part is not hidden",
     "sums": "only sums over a round's users; who took part is not hidden",
 }
 
@@ -61,7 +65,14 @@ def promise(run: OpenRun) -> str:
     made = run.promise
     if math.isnan(made.epsilon):
         return f"{made.words}."
-    assert isinstance(used, AggregateGaussian)
+    assert isinstance(used, PrivateMechanism)
+    if isinstance(used, PrivUnit) and used.among is None:
+        return f"{made.words}. It holds for every upload by itself, whoever sees it."
+    if isinstance(used, PrivUnit):
+        return (
+            f"{made.words}. It rests on somebody who takes the names off uploads and mixes at least"
+            f" {used.among:,} of a round, and does not collude with the server."
+        )
     return (
         f"{made.words}. It rests on sums being all that the server sees, and on at least"
         f" {1 - used.dropout:.0%} of a round's users adding their noise."

@@ -24,7 +24,7 @@ from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.accounting import Ledger, Promise, promise
-from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
+from veilmap.privacy.mechanisms import Mechanism, PrivateMechanism
 from veilmap.runs import command
 from veilmap.runs.result import OpenResult
 from veilmap.runs.source import Source
@@ -125,7 +125,7 @@ class OpenRun(OpenResult):
     def spent(self) -> float:
         """ε of the user who spent most; a run that goes on may have opened more than it shows."""
         rows, mechanism = self.history(), self.config.mechanism
-        if self.finished or not isinstance(mechanism, AggregateGaussian):
+        if self.finished or not isinstance(mechanism, PrivateMechanism):
             return rows[-1].epsilon if rows else math.nan
         return Ledger.from_dict(mechanism, self.folder.load_ledger()).epsilon
 
@@ -307,8 +307,8 @@ def label_of(mechanism: Mechanism, server_sees: str) -> str:
     for name, symbol in (("noise_budget", "μ"), ("tradeoff", "ρ"), ("epsilon", "ε")):
         if (value := getattr(mechanism, name, None)) is not None:
             parts.append(f"{symbol} = {value:g}")
-    if server_sees == "sums":
-        parts.append("sums only")
+    if server_sees != "uploads":
+        parts.append({"sums": "sums only"}.get(server_sees, server_sees))
     return ", ".join(parts)
 
 

@@ -14,13 +14,15 @@ from fastapi import Query
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from veilmap.federation.transcript import ServerSees
+
 RunState = Literal["finished", "running", "waiting", "paused", "stopped", "failed", "unreadable"]
 JobState = Literal["waiting", "running", "done", "stopped", "failed"]
 JobKind = Literal["train", "audit", "replicas"]
 LayerName = Literal["gain", "los", "best-server", "heights", "uncertainty"]
 ResultKind = Literal["run", "survey"]
 SchemeName = Literal["no noise", "uniform", "aligned", "sent"]
-MechanismName = Literal["none", "uniform", "aligned", "aggregate"]
+MechanismName = Literal["none", "uniform", "aligned", "privunit", "aggregate"]
 
 _LARGEST = 1e7  # of numbers: no coordinate on Earth is larger
 Number = Annotated[float, Query(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)]
@@ -136,7 +138,7 @@ class RunDetail(RunSummary):
     stations: list[Station]
     layers: list[LayerInfo]
     mechanism: dict[str, float | int | str | None]
-    server_sees: Literal["uploads", "sums"]
+    server_sees: ServerSees
     promise: str
     """What is promised to users, or why nothing is, in a sentence."""
     kept: list[int]

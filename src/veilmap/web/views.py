@@ -368,7 +368,7 @@ def _sum(witness: Witness, client: ClientId, number: int, knobs: Knobs) -> Expos
     try:
         return witness.sum(client, number, knobs)
     except VeilmapError:
-        if witness.data is None or witness.transcript.server_sees != "sums":
+        if witness.data is None or witness.transcript.server_sees == "uploads":
             raise
         return Witness(witness.transcript).sum(client, number, knobs)
 
@@ -379,6 +379,12 @@ def _scheme(found: Exposure, name: schema.SchemeName) -> schema.Scheme:
         for attack, xy in found.schemes[name].estimates.items()
     ]
     return schema.Scheme(name, _SCHEMES[name], estimates)
+
+
+_SEES = {
+    "sums": "sums: no single upload reaches it",
+    "shuffled": "uploads without names: whose one is, it does not know",
+}
 
 
 def _notes(run: ServedRun, found: Exposure) -> list[str]:
@@ -395,8 +401,8 @@ def _notes(run: ServedRun, found: Exposure) -> list[str]:
             f"A sum over {found.summed:,} users of a map of this size takes too long to try out"
             " under other budgets: only what was sent is shown."
         )
-    if run.config.server_sees == "sums" and found.summed is None:
-        notes.append("This run's server sees only sums: no single upload reaches it.")
+    if run.config.server_sees != "uploads" and found.summed is None:
+        notes.append(f"This run's server sees only {_SEES[run.config.server_sees]}.")
     if not run.witness().compares:
         notes.append("The run does not say where base stations are: attacks that need them wait.")
     if not run.finished:

@@ -389,7 +389,7 @@ def test_sums_of_whole_numbers_never_overflow_and_never_lose_more_than_half_a_st
 ):
     scale = Scale.of(mechanism, nodes)
     assert nodes * 2 * scale.largest < MODULUS <= nodes * 2 * scale.largest * 4
-    bound = min(scale.largest * scale.heights / 1024, mechanism.largest_upload())
+    bound = min(scale.largest * scale.heights / 1024, mechanism.largest_upload(cells=1))
     entries = st.lists(st.floats(-bound, bound), min_size=3, max_size=3)
     heights = np.array(data.draw(entries))
     if mechanism.whole_numbers:

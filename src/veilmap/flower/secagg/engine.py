@@ -23,7 +23,7 @@ from flwr.serverapp import Grid as FlowerGrid
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 from numpy.typing import NDArray
 
-from veilmap.errors import PrivacyError
+from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.federation.engine import Gathered
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Turnout
@@ -35,7 +35,7 @@ from veilmap.flower.secagg import masking
 from veilmap.flower.secagg.enrolment import Roster
 from veilmap.flower.secagg.session import AGREE, RECORD, Advert, Announcement, View
 from veilmap.flower.secagg.whole_numbers import MODULUS, Scale
-from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms import Mechanism, PrivUnit
 
 Ask = Callable[[str, Mapping[int, RecordDict]], dict[int, Message]]
 
@@ -98,6 +98,12 @@ def exchange_for(
 
     ``waiting`` are the parameters of `FlowerExchange` that say for whom and how long to wait.
     """
+    if isinstance(training.config.mechanism, PrivUnit):
+        raise ConfigurationError(
+            "PrivUnit trains in process: nodes on Flower keep accounts of masked sums, and of"
+            " uploads they keep none",
+            "mechanism",
+        )
     if training.config.server_sees == "uploads":
         return FlowerExchange(grid, **waiting)
     if roster is None:

@@ -31,7 +31,7 @@ class Scale:
         largest = 1 << (((MODULUS - 1) // (2 * nodes)).bit_length() - 1)
         if mechanism.whole_numbers:
             return cls(largest, 1.0, 1.0)
-        heights = _LARGEST_LINKS * mechanism.largest_upload() / largest
+        heights = _LARGEST_LINKS * mechanism.largest_upload(cells=1) / largest
         return cls(largest, heights, _LARGEST_LINKS * _LARGEST_SLOPE / largest)
 
     def pack(self, update: Update) -> Floats:

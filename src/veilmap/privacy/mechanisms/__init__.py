@@ -13,11 +13,15 @@ from veilmap.privacy.mechanisms.base import (
     Mechanism,
     NoGuarantee,
     PrivateSums,
+    PrivateUploads,
 )
+from veilmap.privacy.mechanisms.private import PrivateMechanism
+from veilmap.privacy.mechanisms.privunit import PrivUnit
 from veilmap.privacy.mechanisms.upload import NoNoise, UniformNoise, UploadNoise
 
 MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (NoNoise, UniformNoise, GeometryAligned, AggregateGaussian)
+    kind.name: kind
+    for kind in (NoNoise, UniformNoise, GeometryAligned, PrivUnit, AggregateGaussian)
 }
 
 __all__ = [
@@ -29,7 +33,10 @@ __all__ = [
     "Mechanism",
     "NoGuarantee",
     "NoNoise",
+    "PrivUnit",
+    "PrivateMechanism",
     "PrivateSums",
+    "PrivateUploads",
     "UniformNoise",
     "UploadNoise",
     "named",

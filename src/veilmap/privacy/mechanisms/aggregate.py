@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from veilmap._kernels import few_cells
 from veilmap._kernels.arguments import Rounding
 from veilmap._util import checks
-from veilmap._util.arrays import Array, Floats, Ints
+from veilmap._util.arrays import Floats, Ints
 from veilmap._util.options import option
 from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_all, run_parts
@@ -21,7 +21,6 @@ from veilmap.model.propagation import at_100_m
 from veilmap.privacy.mechanisms.base import (
     Answer,
     Contribution,
-    Mechanism,
     PrivateSums,
     finite_norms,
 )
@@ -32,6 +31,7 @@ from veilmap.privacy.mechanisms.lattice import (
     discrete_gaussian,
     unevenness,
 )
+from veilmap.privacy.mechanisms.private import PrivateMechanism
 from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, Rest, RunningSum, Summand
 from veilmap.privacy.noise import Draw
 
@@ -53,7 +53,7 @@ _PARAMETER_BYTES = 4  # of each number that is no cell's: they are few, and all 
 
 @plain
 @dataclass(frozen=True, kw_only=True)
-class AggregateGaussian(Mechanism):
+class AggregateGaussian(PrivateMechanism):
     """Clients clip, round to a lattice, and add a share of discrete Gaussian noise.
 
     Only the sum is ever opened (secure aggregation), and it carries all shares: every user
@@ -87,34 +87,20 @@ class AggregateGaussian(Mechanism):
         whole bytes with which `train` expects no sum to wrap around.
     """
 
-    epsilon: float = option(8.0, "--epsilon", "ε of the guarantee for every user.", above=0)
-    delta: float = option(1e-6, "--delta", "δ of the guarantee, below 1/users.", above=0, below=1)
-    clip: float = option(0.3, "--clip", "C: bound of the norm of a gradient.", above=0)
     noise_multiplier: float | None = None
-    dropout: float = option(
-        0.1, "--allow-missing", "Share of the noise that may be missing from a sum.", least=0,
-        below=1,
-    )  # fmt: skip
     contribute: float = option(
         1.0, "--contribute", "Probability that an answer holds a gradient, not noise alone.",
         above=0, most=1,
     )  # fmt: skip
-    theta_clip: float = 3.0
-    theta_share: float = 0.2
     levels: int | None = None
     bits: int | None = None
 
     name = "aggregate"
     needs_sums = True
-    whole_numbers = True
-    filters = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settled: dict[str, float] = {
-            "theta_clip": checks.number("theta_clip", self.theta_clip, above=0),
-            "theta_share": checks.number("theta_share", self.theta_share, least=0, below=1),
-        }
+        settled: dict[str, float] = {}
         if self.noise_multiplier is not None:
             z = checks.number("noise_multiplier", self.noise_multiplier, above=0)
             settled["noise_multiplier"] = z
@@ -143,11 +129,12 @@ class AggregateGaussian(Mechanism):
             )
         return self.noise_multiplier
 
-    def least_answers(self, cohort: int) -> int:
-        """The answers whose noise shares add up to what is promised."""
-        return max(2, math.ceil((1 - self.dropout) * cohort))
+    def deviation_of_mean(self, cells: int, parameters: int, cohort: int) -> float:
+        """σ of the noise in each cell of a round's mean over ``cohort`` answers, in units of C."""
+        share = self.share_deviation(cells, parameters, cohort) / self.steps
+        return share / (math.sqrt(cohort) * self.contribute)
 
-    def largest_upload(self) -> float:
+    def largest_upload(self, cells: int) -> float:
         """No bound: single answers are not seen."""
         return math.inf
 
@@ -254,18 +241,7 @@ class AggregateGaussian(Mechanism):
         half = 2.0 ** ((self.bits or _BITS) - 1)
         centred = (heights + half) % (2 * half) - half
         unit = self.clip / self.steps / (max(weight, 1) * self.contribute)
-        axes = at_100_m(laws, len(propagation) - 2 * laws)
-        theta: Array = np.linalg.solve(axes, propagation * unit / self._theta_scale)
-        return centred * unit, theta
-
-    @property
-    def _heights_share(self) -> float:
-        return math.sqrt(1 - self.theta_share**2)
-
-    @property
-    def _theta_scale(self) -> float:
-        """From θ's gradient to its part of the contribution."""
-        return max(self.theta_share, 1e-12) * self.clip / self.theta_clip
+        return self._read(centred, propagation, unit, laws)
 
     def _limit(self, share: float, entries: int) -> float:
         """Bound of a squared norm on the lattice."""

@@ -39,7 +39,23 @@ class PrivateSums:
     uneven: float = 0.0  # what a sum adds to ε for not being quite Gaussian
 
 
-Guarantee = NoGuarantee | PrivateSums
+@dataclass(frozen=True)
+class PrivateUploads:
+    """Every upload is private by itself, or among those of a round once names are taken off.
+
+    An upload is noise alone with probability ``blanket``, γ, and else the same noise on the
+    condition that it lies in a cap around the user's contribution, which a share s of all noise
+    does. So its density is never below γ times that of noise alone, nor above γ + (1 − γ)/s times.
+    """
+
+    blanket: float  # γ
+    cap: float  # s
+    among: int | None = None  # how many uploads at least are shuffled; None: they bear their names
+    adjacency: str = "one user's uploads replaced by noise alone"
+    covers: tuple[str, ...] = PrivateSums.covers
+
+
+Guarantee = NoGuarantee | PrivateSums | PrivateUploads
 
 
 @dataclass(frozen=True)
@@ -85,6 +101,7 @@ class Mechanism(ABC):
     whole_numbers: ClassVar[bool] = False  # whether answers are, which sums without rounding
     filters: ClassVar[bool] = False  # whether gradients of h are filtered before they are clipped
     perturbs_uploads: ClassVar[bool] = False  # whether it adds noise to each gradient itself
+    sums_in_place: ClassVar[bool] = True  # whether `summand` and `add_rest` can do without uploads
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -98,19 +115,18 @@ class Mechanism(ABC):
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """What users send in a round to which ``cohort`` users were asked; a `Draw` each."""
 
-    @abstractmethod
     def summand(self, cells: int, parameters: int) -> Summand:
         """How gradients of h of so many cells are aggregated without an upload of each user.
 
         `coins` and `add_rest` do the rest.
         """
+        raise NotImplementedError
 
     def coins(self, draws: Sequence[Draw]) -> Coins:
         """To be tossed once a round: a second toss of the system's would fall otherwise."""
         users = len(draws)  # nothing is rounded, and all take part
         return Coins(np.zeros(users, dtype=np.uint64), np.ones(users, dtype=np.bool_))
 
-    @abstractmethod
     def add_rest(
         self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
     ) -> Floats:
@@ -119,6 +135,7 @@ class Mechanism(ABC):
         Real numbers were added whole, with those of θ and with noise; of whole numbers θ's and
         the noise are left. Returns the noise's energy Σσ², (N,).
         """
+        raise NotImplementedError
 
     def upload_bytes(self, cells: int, parameters: int) -> int:
         """What a user sends in a round: 64-bit floats and a weight."""
@@ -134,7 +151,7 @@ class Mechanism(ABC):
         """How many of ``cohort`` must have answered before their sum may be opened."""
         return 1
 
-    def largest_upload(self) -> float:
+    def largest_upload(self, cells: int) -> float:
         """A norm that no honest upload exceeds, for servers that screen what they get."""
         return 10 * self.clip
 

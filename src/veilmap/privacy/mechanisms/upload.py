@@ -152,7 +152,7 @@ class BudgetedNoise(UploadNoise):
     def _noise_energies(self, energies: Floats) -> Floats:
         return self.noise_budget * energies
 
-    def largest_upload(self) -> float:
+    def largest_upload(self, cells: int) -> float:
         """Ten times the root-mean-square norm at the clip: √(1 + μ) C."""
         return 10 * self.clip * (1 + self.noise_budget) ** 0.5
 

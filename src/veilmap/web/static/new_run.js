@@ -15,6 +15,7 @@ const TITLES = {
   aligned: "Geometry-aligned noise",
   uniform: "Uniform noise",
   none: "No noise",
+  privunit: "Uploads with a proven ε",
   aggregate: "Sums with a proven ε",
 };
 

@@ -149,7 +149,7 @@ class ServerSees {
 
   get #summed() {
     const { run, address } = this.#context;
-    return (address.settings.sees || run.server_sees) === "sums";
+    return (address.settings.sees || run.server_sees) !== "uploads";
   }
 
   get #round() {
