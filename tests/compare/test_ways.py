@@ -26,7 +26,18 @@ def test_both_ways_keep_the_same_promise(both):
     assert both.one_sum.survey.epsilon == 2.0
     assert both.rounds.mechanism.delta == both.one_sum.survey.delta == 1e-7
     assert both.rounds.users == both.one_sum.survey.participants == 20_000
-    assert not both.refused
+    assert both.refused.keys() == {"shuffled uploads", "uploads with names"}
+
+
+def test_the_less_is_trusted_the_more_it_costs():
+    found = ways(1_000_000, 4.0)
+    shuffled, named = found.uploads["shuffled"], found.uploads["uploads"]
+    assert found.rounds.loss_db < shuffled.loss_db < named.loss_db
+    for plan in (shuffled, named):
+        assert plan.rounds_each == 1
+        assert plan.epsilon <= 4.0
+        assert plan.mechanism.delta == found.rounds.mechanism.delta
+    assert not found.refused
 
 
 def test_both_are_expected_on_the_scale_of_a_synthetic_city(both):
@@ -42,7 +53,7 @@ def test_both_are_expected_on_the_scale_of_a_synthetic_city(both):
 def test_a_way_that_cannot_work_leaves_the_other():
     found = ways(1800, 1.0)
     assert found.rounds is None
-    assert found.refused.keys() == {"rounds"}
+    assert found.refused.keys() == {"rounds", "shuffled uploads", "uploads with names"}
     assert found.one_sum.expectation.error_db > 0
     assert found.advice.startswith("One sum")
     few = ways(60, 8.0, stations=60, cells=100)  # noise drowns the points of so many stations

@@ -50,6 +50,7 @@ def plan(
     )
     described = found.as_dict()
     console.print(tables.plan_table(described))
+    console.print(tables.trust_table(described))
     for way, why in found.refused.items():
         console.print(f"{sentence(way)}: {why}")
     console.print(found.advice)

@@ -60,6 +60,26 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
     return _table(title, ["what", "~rounds of obstacles", "~one sum"], rows)
 
 
+def trust_table(plan: Mapping[str, Any]) -> Table:
+    """What the same ε costs a map under every trust model, as `Ways.as_dict` gives it."""
+    uploads, rounds, one_sum = plan["uploads"], plan["rounds"], plan["one_sum"]
+    rows = [
+        _trust_row("one sum of all, opened once", one_sum and one_sum | {"rounds_each": 1}),
+        _trust_row("sums, one a round", rounds),
+        _trust_row("uploads without names, shuffled", uploads.get("shuffled")),
+        _trust_row("every upload, with its name", uploads.get("uploads")),
+    ]
+    columns = ["the server sees", "#error (dB)", "#messages", "#in all"]
+    return _table("What is trusted, and what it takes", columns, rows)
+
+
+def _trust_row(sees: str, plan: Mapping[str, Any] | None) -> list[str]:
+    if not plan:
+        return [sees, "too much", "", ""]
+    sent = plan["rounds_each"] * plan["upload_bytes"]
+    return [sees, f"{plan['expected_error_db']:.2f}", f"{plan['rounds_each']}", _bytes(sent)]
+
+
 def _rounds_rows(plan: Mapping[str, Any]) -> dict[str, str]:
     """A plan of rounds, as `PrivacyPlan.as_dict` gives it."""
     asked = f"{plan['cohort']:,} of them a round, each in {plan['rounds_each']}"

@@ -15,6 +15,7 @@ from veilmap._util import checks
 from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.federation import planning
 from veilmap.federation.planning import CELLS, LINKS, PrivacyPlan
+from veilmap.federation.transcript import ServerSees
 from veilmap.surveys.design import Station, Survey, stations_of
 from veilmap.surveys.planning import Change, Expectation, changes, expected
 from veilmap.surveys.surroundings import Surroundings
@@ -22,6 +23,12 @@ from veilmap.surveys.surroundings import Surroundings
 CELL_M = 3.0  # a cell of the synthetic cities
 STATIONS, MAST_M = 200, 50.0  # their base stations, and how high they are
 READING_NOISE_DB = 3.0
+
+# Rounds for servers without secure aggregation, by what these see.
+_UPLOADS: dict[ServerSees, str] = {
+    "shuffled": "shuffled uploads",
+    "uploads": "uploads with names",
+}
 
 _ALIKE = 0.1  # dB: what is expected is not known better
 
@@ -61,6 +68,8 @@ class Ways:
     rounds: PrivacyPlan | None
     one_sum: Design | None
     refused: Mapping[str, str]
+    # Rounds without secure aggregation, by what the server sees: uploads private by themselves.
+    uploads: Mapping[ServerSees, PrivacyPlan] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, and for tables; how long an answer takes is measured here and now."""
@@ -68,6 +77,7 @@ class Ways:
         return {
             "rounds": None if rounds is None else rounds.as_dict(rounds.seconds()),
             "one_sum": None if one_sum is None else one_sum.as_dict(),
+            "uploads": {sees: plan.as_dict(plan.seconds()) for sees, plan in self.uploads.items()},
             "refused": dict(self.refused),
             "advice": self.advice,
         }
@@ -152,7 +162,15 @@ def ways(
         refused["one sum"] = str(error)
     if rounds is None and one_sum is None:
         raise PrivacyError("; ".join(f"{way}: {why}" for way, why in refused.items()))
-    return Ways(rounds, one_sum, refused)
+    uploads: dict[ServerSees, PrivacyPlan] = {}
+    for sees, name in _UPLOADS.items():
+        try:
+            uploads[sees] = planning.plan_of_uploads(
+                users, epsilon, delta, sees, cells=cells or CELLS, links=links, dropout=dropout
+            )
+        except PrivacyError as error:
+            refused[name] = str(error)
+    return Ways(rounds, one_sum, refused, uploads)
 
 
 def _designed(

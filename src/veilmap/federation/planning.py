@@ -23,10 +23,12 @@ from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.federation import NoiseAwareStep, Participation
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast
+from veilmap.federation.privacy import settled
+from veilmap.federation.transcript import ServerSees
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.accounting import calibrated
 from veilmap.privacy.accounting import epsilon as epsilon_of
-from veilmap.privacy.mechanisms import AggregateGaussian
+from veilmap.privacy.mechanisms import AggregateGaussian, PrivateMechanism, PrivUnit
 from veilmap.privacy.mechanisms.fitting import fitted
 
 ROUNDS = (60, 120, 200)
@@ -89,7 +91,7 @@ class PrivacyPlan:
     users: int
     rounds: int
     participation: Participation
-    mechanism: AggregateGaussian  # with noise, lattice and bits fixed
+    mechanism: PrivateMechanism  # with noise, lattice and bits fixed
     cells: int  # of the map
     links: int  # of each user
 
@@ -100,10 +102,8 @@ class PrivacyPlan:
         On a larger map as many users are spread over more cells: what counts is users a cell, and
         x is for a map with as many as the curve's.
         """
-        fixed = self.mechanism
-        share = fixed.share_deviation(self.cells, _PARAMETERS, self.cohort) / fixed.steps
-        left = share / (math.sqrt(self.cohort * self.rounds) * fixed.contribute)
-        return left * (self.cells / CELLS)
+        of_round = self.mechanism.deviation_of_mean(self.cells, _PARAMETERS, self.cohort)
+        return of_round / math.sqrt(self.rounds) * (self.cells / CELLS)
 
     @property
     def loss_db(self) -> float:
@@ -159,9 +159,7 @@ class PrivacyPlan:
             "cohort": self.cohort,
             "rounds_each": self.rounds_each,
             "clip": self.mechanism.clip,
-            "contribute": self.mechanism.contribute,
-            "noise_multiplier": self.mechanism.noise_on_sum,
-            "bits_a_cell": self.mechanism.bits,
+            **self._noise_as_dict(),
             "expected_loss_db": self.loss_db,
             "expected_error_db": self.error_db,
             "upload_bytes": self.upload_bytes,
@@ -170,6 +168,15 @@ class PrivacyPlan:
             "seconds_a_round": seconds,
             "seconds": seconds * self.rounds_each,
         }
+
+    def _noise_as_dict(self) -> dict[str, Any]:
+        """The noise on a sum, or on each upload, over the largest contribution."""
+        fixed = self.mechanism
+        if isinstance(fixed, AggregateGaussian):
+            noise = {"noise_multiplier": fixed.noise_on_sum, "contribute": fixed.contribute}
+            return noise | {"bits_a_cell": fixed.bits}
+        on_upload = fixed.deviation_of_mean(self.cells, _PARAMETERS, 1)
+        return {"noise_multiplier": on_upload, "bits_a_cell": 8}
 
     @property
     def assumptions(self) -> str:
@@ -268,6 +275,37 @@ def plans(
     return found
 
 
+def plan_of_uploads(
+    users: int,
+    epsilon: float,
+    delta: float,
+    server_sees: ServerSees,
+    *,
+    cells: int = CELLS,
+    links: int = LINKS,
+    dropout: float = 0.1,
+    rounds: Iterable[int] = ROUNDS,
+) -> PrivacyPlan:
+    """The settings for uploads that are private by themselves, with names or "shuffled".
+
+    Every user sends one: several would have to share ε, which costs more than it tells.
+    """
+    wanted = PrivUnit(epsilon=epsilon, delta=delta, dropout=dropout)
+    found = []
+    for count in rounds:
+        turns = Participation(1 / count, in_turns=True)
+        if users // count >= 2:
+            fixed, _ = settled(wanted, server_sees, turns, users, count)
+            assert isinstance(fixed, PrivUnit)
+            found.append(PrivacyPlan(users, count, turns, fixed, cells, links))
+    if not found:
+        raise PrivacyError(f"{users} users are fewer than two in each round")
+    best = min(found, key=lambda one: one.loss_db)
+    if math.isinf(best.loss_db):
+        raise PrivacyError(_why_none(best, None))
+    return best
+
+
 def _why_none(best: PrivacyPlan, within: float | None) -> str:
     """What to change where no plan will do."""
     asked = f"{best.users:,} users with ε = {best.mechanism.epsilon:g}"
@@ -286,7 +324,7 @@ def usual_delta(users: int) -> float:
     return float(f"1e{math.floor(-2 - math.log10(users) + 1e-9)}")
 
 
-def seconds_per_answer(mechanism: AggregateGaussian, cells: int, links: int, cohort: int) -> float:
+def seconds_per_answer(mechanism: PrivateMechanism, cells: int, links: int, cohort: int) -> float:
     """What one user computes in a round, on one core: the median of a few answers."""
     side = max(1, math.isqrt(cells))
     grid = Grid(shape=(side, side))

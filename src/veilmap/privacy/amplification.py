@@ -26,7 +26,7 @@ from veilmap.privacy.mechanisms.privunit import signal
 # The cap that is accounted for is smaller by this share than the one that is sampled: what floats
 # may change of an upload's probability (docs/uploads.md, section 4).
 _FLOATS = 3e-5
-_GROUPS = 100  # of numbers K that are told apart
+_GROUPS = 40  # of numbers K that are told apart
 _LOSS_STEP = 1e-3  # of privacy losses that are composed over rounds; rounded up
 _MOST_EPSILON = 100.0
 _TOLERANCE = 1e-6  # of ε, on the safe side
@@ -101,10 +101,10 @@ def best(epsilon: float, delta: float, rounds: int, among: int | None) -> Privat
         return 0.0 if found is None else -signal(found)
 
     # With its name, one upload must be noise alone with probability e^−ε at least.
-    grid = np.linspace(-epsilon - 2, -0.05, 16)
+    grid = np.linspace(-epsilon - 2, -0.05, 11)
     start = int(np.argmin([lacking(value) for value in grid]))
     low, high = grid[max(start - 1, 0)], grid[min(start + 1, len(grid) - 1)]
-    found = minimize_scalar(lacking, bounds=(low, high), method="bounded", options={"xatol": 3e-3})
+    found = minimize_scalar(lacking, bounds=(low, high), method="bounded", options={"xatol": 1e-2})
     tried = float(found.x), float(grid[start]), -epsilon + 3 * _TOLERANCE
     candidates = [made(value) for value in tried]
     known = [one for one in candidates if one is not None]
