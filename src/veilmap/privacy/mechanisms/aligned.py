@@ -59,7 +59,8 @@ class GeometryAligned(BudgetedNoise):
     ) -> Floats:
         if self.noise_budget == 0:
             return np.zeros_like(gradients)
-        assert grid is not None and places is not None  # as it needs positions
+        assert grid is not None  # as it needs positions
+        assert places is not None
         variances = np.empty_like(gradients)
         x, y, positions = unit_free(grid, places)
         kappa = self.variance_weight(grid.cells)
