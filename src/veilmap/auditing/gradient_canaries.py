@@ -41,7 +41,8 @@ def _sum(
     count = len(heads)
     gradients = np.zeros((count, numbers))
     gradients[heads, np.flatnonzero(heads)] = mechanism.clip
-    return heads, summed(mechanism, gradients, seed, f"canaries {number}") - 0.5 * mechanism.clip
+    total = summed(mechanism, gradients, seed, f"canaries {number}")
+    return heads, total[:count] - 0.5 * mechanism.clip
 
 
 def summed(

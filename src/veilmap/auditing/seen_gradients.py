@@ -15,7 +15,7 @@ from veilmap.auditing.gradient_canaries import of_vectors, summed
 from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
 from veilmap.model.gradient_models import GradientModel, Records
-from veilmap.model.gradient_models.base import flat, gradient_of
+from veilmap.model.gradient_models.base import flat, gradients_of
 from veilmap.privacy import accounting, noise
 from veilmap.privacy.accounting import Promise
 from veilmap.privacy.mechanisms import AggregateGaussian, Contribution, Mechanism
@@ -186,7 +186,7 @@ def gradients_of_users(
     """The gradient of every user's loss, (N, M)."""
     vector = flat(model.parameters)
     chosen: Sequence[Records] = [own if batch is None else batch(own) for own in users.values()]
-    return np.array([gradient_of(model, vector, own) for own in chosen])
+    return gradients_of(model, vector, chosen)
 
 
 def _sent(

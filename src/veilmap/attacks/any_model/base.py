@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,8 +14,12 @@ from veilmap.federation.messages import ClientId
 from veilmap.geometry.grid import Grid
 
 LEAST_LEFT = 1e-12  # of an upload: what no template is taken to explain
-_STARTS = 3  # candidates that are refined
-_EXACT, _SAME = 1e-4, 1e-3  # metres, and a difference of log-likelihoods that is none
+_STARTS = 2  # candidates that are refined
+_STEPS, _SHORTER = 60, 0.6
+# Four ways to step on the ground, in turns: along the axes, then between them.
+_WAYS = np.array(
+    [[(1, 0), (-1, 0), (0, 1), (0, -1)], [(0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7)]]
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,41 +78,48 @@ def evidence_of(left: Floats, numbers: int) -> Floats:
 
 
 def refined(
-    evidence: Floats, grid: Grid, likelihoods: Sequence[Callable[[Floats], float]]
+    evidence: Floats,
+    grid: Grid,
+    likelihood: Callable[[Floats], Floats],
+    start: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Places (n, 2) between the candidates, and the evidence (n, K) with what was found there.
 
-    ``likelihoods`` are those of each vector, on the scale of ``evidence``, as functions of (x, y).
+    ``likelihood`` is on the scale of ``evidence``: of every vector at some places of its own, from
+    (n, o, 2) to (n, o). From the best candidates, and from a ``start`` (n, 2) that an attack has
+    beside them, it is climbed in ever shorter steps. The place is then the mean over all beliefs,
+    with the least squared error: as good as exact where the gradient tells, and the middle of the
+    area where it does not.
     """
-    found = [_refined(own, grid, each) for own, each in zip(evidence, likelihoods, strict=True)]
-    places, sharper = zip(*found, strict=True)
-    return np.array(places), np.array(sharper)
+    rows = np.arange(len(evidence))
+    tops = np.argsort(-evidence, axis=1, kind="stable")[:, :_STARTS]
+    starts = [grid.centres[cells] for cells in tops.T] + ([] if start is None else [start])
+    climbs = [_climbed(own, grid, likelihood) for own in starts]
+    heights = np.array([height for _, height in climbs])
+    best = np.array([xy for xy, _ in climbs])[heights.argmax(axis=0), rows]
+    cells = grid.cell_of(best)
+    sharper = evidence.copy()
+    sharper[rows, cells] = np.maximum(evidence[rows, cells], heights.max(axis=0))
+    chances = np.exp(sharper - sharper.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    moved = chances[rows, cells, None] * (best - grid.centres[cells])
+    return chances @ grid.centres + moved, sharper
 
 
-def _refined(
-    evidence: Floats, grid: Grid, likelihood: Callable[[Floats], float]
+def _climbed(
+    start: Floats, grid: Grid, likelihood: Callable[[Floats], Floats]
 ) -> tuple[Floats, Floats]:
-    """Of one vector: climb from the best candidates, then take the mean over all beliefs.
-
-    That guess has the least squared error: as good as exact where the gradient tells, and the
-    middle of the area where it does not.
-    """
-    from scipy.optimize import minimize
-
+    """Places (n, 2) that no step leads up from, and how high they are (n,)."""
     west, east, south, north = grid.extent
-    best, highest = grid.centres[evidence.argmax()], -math.inf
-    for cell in np.argsort(-evidence, kind="stable")[:_STARTS]:
-        start = grid.centres[cell]
-        steps = start + 0.3 * grid.cell_size * np.array([[0, 0], [1, 0], [0, 1]])
-        found = minimize(
-            lambda xy: -likelihood(xy), start, method="Nelder-Mead",
-            bounds=[(west, east), (south, north)],
-            options={"initial_simplex": steps, "xatol": _EXACT, "fatol": _SAME, "maxfev": 200},
-        )  # fmt: skip
-        if -found.fun > highest:
-            best, highest = found.x, -float(found.fun)
-    cell = int(grid.cell_of(best))
-    centres, sharper = grid.centres.copy(), evidence.copy()
-    centres[cell], sharper[cell] = best, max(evidence[cell], highest)
-    chances = np.exp(sharper - sharper.max())
-    return chances @ centres / chances.sum(), sharper
+    best, height = start, likelihood(start[:, None])[:, 0]
+    reach = np.full((len(start), 1), 0.5 * grid.cell_size)
+    for number in range(_STEPS):
+        options = best[:, None] + reach[:, None] * _WAYS[number % 2]
+        options = np.clip(options, [west, south], [east, north])
+        found = likelihood(options)
+        chosen = found.argmax(axis=1)
+        higher = found.max(axis=1) > height
+        best = np.where(higher[:, None], options[np.arange(len(best)), chosen], best)
+        height = np.maximum(height, found.max(axis=1))
+        reach = np.where(higher[:, None], reach, _SHORTER * reach)
+    return best, height

@@ -10,7 +10,10 @@ from veilmap.attacks.any_model.base import GradientAttack, SeenGradients, answer
 from veilmap.attacks.any_model.places import Places
 from veilmap.attacks.base import Estimates
 
-_STEP = 1e-5  # of the area and of the targets' range: for slopes of the cosine
+# A dummy record: x and y as shares of the area's sides, and shifts of the target.
+_LOW, _HIGH = np.array([0.0, 0.0, -1.0]), np.array([1.0, 1.0, 1.0])
+_NEAR = 1e-4  # for slopes of the cosine
+_FIRST, _SHRINK = 0.1, 0.93  # length of the first step, and how fast it shrinks
 
 
 @dataclass(frozen=True)
@@ -25,40 +28,53 @@ class DeepLeakage(GradientAttack):
     """
 
     starts: int = 4
+    steps: int = 100
     seed: int = 0  # of the starts
 
     name = "deep leakage"
 
     def __post_init__(self) -> None:
-        checks.whole("starts", self.starts, least=1)
+        for name in ("starts", "steps"):
+            checks.whole(name, getattr(self, name), least=1)
 
     def locate(self, seen: SeenGradients, places: Places) -> Estimates:
         """The places of least cosine distance."""
         rng = np.random.default_rng(self.seed)
-        # One corner is (0, 0, −1) and the opposite one (1, 1, 1): x, y, and shifts of the target.
-        starts = rng.uniform([0, 0, -1], [1, 1, 1], (self.starts, 3))
-        xy = np.array([_found(upload, starts, places) for upload in seen.uploads])
+        west, east, south, north = places.grid.extent
+        starts = rng.uniform(_LOW, _HIGH, (self.starts, 3))
+        ends = [self._descended(seen.uploads, start, places) for start in starts]
+        chosen = np.argmin([apart for _, apart in ends], axis=0)
+        dummy = np.array([end for end, _ in ends])[chosen, np.arange(len(chosen))]
+        xy = [west, south] + dummy[:, :2] * [east - west, north - south]
         return answered(self, seen, xy)
 
+    def _descended(self, uploads: Floats, start: Floats, places: Places) -> tuple[Floats, Floats]:
+        """Where descents of all uploads from one start end (n, 3), and the distances there (n,).
 
-def _found(upload: Floats, starts: Floats, places: Places) -> Floats:
-    """The best end of all descents, (2,)."""
-    from scipy.optimize import minimize
+        By Adam (Kingma and Ba, ICLR 2015), with steps that shrink.
+        """
+        dummy = np.tile(start, (len(uploads), 1))
+        mean, square = np.zeros_like(dummy), np.zeros_like(dummy)
+        for number in range(1, self.steps + 1):
+            slope = _slopes(uploads, dummy, places)
+            mean += 0.1 * (slope - mean)
+            square += 0.01 * (slope**2 - square)
+            step = mean / (1 - 0.9**number) / (np.sqrt(square / (1 - 0.99**number)) + 1e-12)
+            dummy = np.clip(dummy - _FIRST * _SHRINK**number * step, _LOW, _HIGH)
+        return dummy, _apart(uploads, dummy, places)
 
+
+def _slopes(uploads: Floats, dummy: Floats, places: Places) -> Floats:
+    """∂(cosine distance)/∂(x, y, target) by finite differences, (n, 3)."""
+    moved = dummy[:, None] + _NEAR * np.vstack([np.zeros(3), np.eye(3)])
+    apart = _apart(np.repeat(uploads, 4, axis=0), moved.reshape(-1, 3), places).reshape(-1, 4)
+    return (apart[:, 1:] - apart[:, :1]) / _NEAR
+
+
+def _apart(uploads: Floats, dummy: Floats, places: Places) -> Floats:
+    """1 − the cosine of uploads with what users at the dummy places would send, (n,)."""
     west, east, south, north = places.grid.extent
-    corner, size = np.array([west, south]), np.array([east - west, north - south])
-    length = max(float(np.linalg.norm(upload)), 1e-300)
-
-    def apart(dummy: Floats) -> float:
-        made = places.gradient(corner + dummy[:2] * size, dummy[2])
-        return 1 - float(made @ upload) / (max(float(np.linalg.norm(made)), 1e-300) * length)
-
-    ends = [
-        minimize(
-            apart, start, method="L-BFGS-B", bounds=[(0, 1), (0, 1), (-1, 1)],
-            options={"eps": _STEP, "maxiter": 40, "maxfun": 200},
-        )
-        for start in starts
-    ]  # fmt: skip
-    best = min(ends, key=lambda end: float(end.fun))
-    return corner + best.x[:2] * size
+    xy = [west, south] + dummy[:, :2] * [east - west, north - south]
+    made = places.gradients(xy, dummy[:, 2])
+    lengths = np.linalg.norm(made, axis=1) * np.linalg.norm(uploads, axis=1)
+    return 1 - np.einsum("nm,nm->n", made, uploads) / np.maximum(lengths, 1e-300)

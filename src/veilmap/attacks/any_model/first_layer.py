@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from veilmap.attacks.any_model.base import (
 from veilmap.attacks.any_model.places import Places
 from veilmap.attacks.base import Estimates
 from veilmap.errors import ConfigurationError
-from veilmap.model.gradient_models import HasFirstLayer
+from veilmap.model.gradient_models import HasFirstLayer, Records
 from veilmap.model.gradient_models.base import shaped
 
 
@@ -40,16 +39,17 @@ class FirstLayer(GradientAttack):
 
     def locate(self, seen: SeenGradients, places: Places) -> Estimates:
         """Mean places of the beliefs."""
-        inputs = np.array([_input(places, xy) for xy in places.grid.centres])  # (K, F)
+        inputs = _inputs(places, places.grid.centres)
         tells = np.ptp(inputs, axis=0) > 0  # inputs that depend on the place
         layers = [_layer(places, upload, tells) for upload in seen.uploads]
         evidence = np.array([_evidence(layer, inputs[:, tells]) for layer in layers])
 
-        def at(layer: Floats, xy: Floats) -> float:
-            return float(_evidence(layer, _input(places, xy)[None, tells])[0])
+        def likelihood(xy: Floats) -> Floats:
+            own = _inputs(places, xy.reshape(-1, 2))[:, tells].reshape(*xy.shape[:2], -1)
+            return np.array([_evidence(*each) for each in zip(layers, own, strict=True)])
 
-        likelihoods = [partial(at, layer) for layer in layers]
-        xy, sharper = refined(evidence, places.grid, likelihoods)
+        ratios = _solved(np.array([_ratio(layer) for layer in layers]), inputs[:, tells], places)
+        xy, sharper = refined(evidence, places.grid, likelihood, ratios)
         return answered(self, seen, xy, sharper, places.grid)
 
 
@@ -71,10 +71,33 @@ def _layer(places: Places, upload: Floats, tells: Floats) -> Floats:
     return np.hstack([rows[:, tells], parts[bias].reshape(-1, 1)])
 
 
-def _input(places: Places, xy: Floats) -> Floats:
-    """The mean input of a user at (x, y), (F,)."""
+def _ratio(layer: Floats) -> Floats:
+    """Inputs z of the δ (z, 1)ᵀ nearest to a layer's gradient, (F,)."""
+    along = np.linalg.svd(layer)[2][0]
+    return along[:-1] / (along[-1] if along[-1] != 0 else 1e-300)
+
+
+def _solved(ratios: Floats, inputs: Floats, places: Places) -> Floats:
+    """The places (n, 2) with inputs (n, F): exact where inputs are affine in the place."""
+    west, east, south, north = places.grid.extent
+    ones = np.ones((len(inputs), 1))
+    solution = np.linalg.lstsq(np.hstack([inputs, ones]), places.grid.centres, rcond=None)[0]
+    xy = np.clip(ratios, -1e9, 1e9) @ solution[:-1] + solution[-1]
+    return np.clip(xy, [west, south], [east, north])
+
+
+def _inputs(places: Places, xy: Floats) -> Floats:
+    """The mean inputs of users at (n, 2), (n, F)."""
     assert isinstance(places.model, HasFirstLayer)
-    return places.model.inputs(places.around(xy)).mean(axis=0)
+    users = [places.around(one) for one in xy]
+    together = Records(*(np.concatenate(part) for part in zip(*map(_parts, users), strict=True)))
+    starts = np.cumsum([0, *(len(own) for own in users[:-1])])
+    sums = np.add.reduceat(places.model.inputs(together), starts, axis=0)
+    return sums / np.array([len(own) for own in users])[:, None]
+
+
+def _parts(records: Records) -> tuple[Floats, Floats, Floats]:
+    return records.xy, records.target, records.features
 
 
 def _evidence(layer: Floats, inputs: Floats) -> Floats:

@@ -50,17 +50,19 @@ class Inversion(GradientAttack):
                  for each in (made.expected, made.shifted)]  # fmt: skip
         left = self._left(np.sum(uploads**2, axis=1)[:, None], along[0], along[1], own, seen.clip)
         evidence = evidence_of(left, uploads.shape[1])
-        likelihoods = [partial(self._likelihood, places, upload, seen.clip) for upload in uploads]
-        xy, sharper = refined(evidence, places.grid, likelihoods)
+        likelihood = partial(self._likelihood, places, uploads, seen.clip)
+        xy, sharper = refined(evidence, places.grid, likelihood)
         return answered(self, seen, xy, sharper, places.grid)
 
-    def _likelihood(self, places: Places, upload: Floats, clip: float, xy: Floats) -> float:
-        """Of one upload, at one place."""
-        a, b = places.pair(xy)
-        own = np.array([a @ a, b @ b, a @ b])
-        with_a, with_b = np.array(upload @ a), np.array(upload @ b)
-        left = self._left(np.array(upload @ upload), with_a, with_b, own, clip)
-        return float(evidence_of(left, len(upload)))
+    def _likelihood(self, places: Places, uploads: Floats, clip: float, xy: Floats) -> Floats:
+        """Of uploads (n, M) at some places of their own, (n, o, 2)."""
+        count, options = xy.shape[:2]
+        pairs = places.pairs(xy.reshape(-1, 2))
+        a, b = (part.reshape(count, options, -1) for part in pairs)
+        own = np.array([np.einsum("nom,nom->no", *both) for both in ((a, a), (b, b), (a, b))])
+        with_a, with_b = (np.einsum("nm,nom->no", uploads, part) for part in (a, b))
+        energy = np.sum(uploads**2, axis=1)[:, None]
+        return evidence_of(self._left(energy, with_a, with_b, own, clip), uploads.shape[1])
 
     def _left(self, energy: Floats, u_a: Floats, u_b: Floats, own: Floats, clip: float) -> Floats:
         """Share of uploads' energy that places leave unexplained.

@@ -11,7 +11,7 @@ from veilmap._util.arrays import Floats, Ints
 from veilmap.attacks.candidates import Templates, block_of_cell
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradient_models import GradientModel, Records
-from veilmap.model.gradient_models.base import gradient_of
+from veilmap.model.gradient_models.base import gradients_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +38,16 @@ class Places:
     around: Callable[[Floats], Records]
     shift: float
 
-    def gradient(self, xy: Floats, shifts: float = 0.0) -> Floats:
-        """The gradient (M,) of a user at (x, y) whose targets are so many shifts off."""
-        records = self.around(xy).shifted(shifts * self.shift)
-        return gradient_of(self.model, self.parameters, records)
+    def gradients(self, xy: Floats, shifts: Floats | float = 0.0) -> Floats:
+        """Gradients (n, M) of users at (n, 2) whose targets are so many shifts off."""
+        off = np.broadcast_to(shifts, len(xy)) * self.shift
+        users = [self.around(one).shifted(by) for one, by in zip(xy, off, strict=True)]
+        return gradients_of(self.model, self.parameters, users)
 
-    def pair(self, xy: Floats) -> tuple[Floats, Floats]:
-        """That gradient, and what one shift adds to it: under squared loss it is linear in both."""
-        expected = self.gradient(xy)
-        return expected, self.gradient(xy, 1.0) - expected
+    def pairs(self, xy: Floats) -> tuple[Floats, Floats]:
+        """Those, and what one shift adds to each: under squared loss both are all there is."""
+        expected = self.gradients(xy)
+        return expected, self.gradients(xy, 1.0) - expected
 
     @cached_property
     def block_of(self) -> Ints:
@@ -57,9 +58,7 @@ class Places:
     @cached_property
     def templates(self) -> Templates:
         """The pairs of all candidates, made once."""
-        pairs = np.empty((2, self.grid.cells, len(self.parameters)), dtype=np.float32)
-        for k, xy in enumerate(self.grid.centres):
-            pairs[:, k] = self.pair(xy)
+        pairs = [part.astype(np.float32) for part in self.pairs(self.grid.centres)]
         products = [
             [self._by_block(own[i], own[j]) for i, j in _PRODUCTS]
             for own in zip(*pairs, strict=True)

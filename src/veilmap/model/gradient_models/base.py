@@ -1,6 +1,6 @@
 """What an audit needs of a model, and what users have: positions, targets, other features."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -13,6 +13,8 @@ from veilmap.errors import ConfigurationError, DataError
 
 Parameters = Floats | Mapping[str, Floats]
 """One vector, or named arrays of any shape."""
+
+_BATCH = 4_000_000  # numbers of gradients that are computed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +96,14 @@ class HasFirstLayer(Protocol):
         """Inputs z of every record, (J, F)."""
 
 
+@runtime_checkable
+class HasBatches(Protocol):
+    """A model that computes gradients of several users at once, which is faster."""
+
+    def gradients(self, parameters: Parameters, users: Sequence[Records]) -> Floats:
+        """Of each user's loss, flat, (n, M)."""
+
+
 def flat(parameters: Parameters) -> Floats:
     """One vector (M,), named arrays one after the other."""
     if isinstance(parameters, Mapping):
@@ -116,10 +126,23 @@ def shaped(vector: Floats, like: Parameters) -> Parameters:
 
 def gradient_of(model: GradientModel, vector: Floats, records: Records) -> Floats:
     """The gradient of one user's loss at parameters ``vector``, (M,)."""
-    found: Array = flat(model.gradient(shaped(vector, model.parameters), records))
-    if found.shape != vector.shape:
+    return _finite(flat(model.gradient(shaped(vector, model.parameters), records)), vector)
+
+
+def gradients_of(model: GradientModel, vector: Floats, users: Sequence[Records]) -> Floats:
+    """`gradient_of` several users, (n, M), at once where the model can."""
+    if not isinstance(model, HasBatches):
+        return np.array([gradient_of(model, vector, own) for own in users])
+    parameters, size = shaped(vector, model.parameters), max(1, _BATCH // len(vector))
+    parts = [users[first : first + size] for first in range(0, len(users), size)]
+    return np.vstack([_finite(model.gradients(parameters, part), vector) for part in parts])
+
+
+def _finite(found: Array, vector: Floats) -> Array:
+    """Gradients (…, M), if that is what they are."""
+    if found.shape[-1] != len(vector):
         raise ConfigurationError(
-            f"the model has {len(vector)} parameters, and its gradient {len(found)}", "model"
+            f"the model has {len(vector)} parameters, and its gradient {found.shape[-1]}", "model"
         )
     if not np.isfinite(found).all():
         raise ConfigurationError("the model's gradient has an entry that is not finite", "model")
