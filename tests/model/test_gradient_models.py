@@ -15,8 +15,9 @@ from veilmap.model.gradient_models import (
     LinearModel,
     RadioMapModel,
     TorchModel,
+    base,
 )
-from veilmap.model.gradient_models.base import flat, gradient_of, shaped
+from veilmap.model.gradient_models.base import flat, gradient_of, gradients_of, shaped
 
 RECORDS = vm.Records([[10.0, 20.0], [200.0, 40.0], [90.0, 290.0]], [0.3, -1.0, 0.7])
 
@@ -189,3 +190,14 @@ def vm_offsets():
     from veilmap.model.offsets import Offsets
 
     return Offsets(("a",), ())
+
+
+@pytest.mark.parametrize("lengths", [[1, 1, 1], [3, 1, 2]])
+@pytest.mark.parametrize("batched", [True, False])
+def test_gradients_of_many_users_are_those_of_each(lengths, batched, monkeypatch):
+    model = TorchModel(torch_twin(networks.network()), batched=batched)
+    monkeypatch.setattr(base, "_BATCH", 2 * len(flat(model.parameters)))  # two users at once
+    people = [RECORDS.select(np.arange(length)) for length in lengths]
+    vector = flat(model.parameters) + 0.05
+    wanted = np.array([gradient_of(model, vector, own) for own in people])
+    np.testing.assert_allclose(gradients_of(model, vector, people), wanted, rtol=1e-9, atol=1e-12)
