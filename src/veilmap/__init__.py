@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         layers,
     )
     from veilmap.auditing.audit import Audit, audit
+    from veilmap.auditing.gradients import GradientAudit, audit_gradients
+    from veilmap.auditing.seen_gradients import Recorded, Sums, Uploads
     from veilmap.auditing.surveys import SurveyAudit
     from veilmap.compare.regressor import RadioMapRegressor
     from veilmap.data.antennas import Antennas
@@ -41,11 +43,13 @@ if TYPE_CHECKING:
     from veilmap.geometry.grid import Grid
     from veilmap.geometry.tiling import Tiling
     from veilmap.geometry.tracing import Crossings, trace
+    from veilmap.model import gradient_models
+    from veilmap.model.gradient_models import Records
     from veilmap.model.gradients import LocalGradients, local_gradient_blocks, local_gradients
     from veilmap.model.propagation import Propagation
     from veilmap.model.radio_map import RadioMap
     from veilmap.paper import theory
-    from veilmap.privacy import accounting, mechanisms
+    from veilmap.privacy import accounting, batches, mechanisms
     from veilmap.privacy.mechanisms import (
         AggregateGaussian,
         GeometryAligned,
@@ -66,11 +70,13 @@ _MODULES = {
     "accounting": "veilmap.privacy.accounting",
     "attacks": "veilmap.attacks",
     "baselines": "veilmap.baselines",
+    "batches": "veilmap.privacy.batches",
     "buildings": "veilmap.scenes.buildings",
     "compare": "veilmap.compare",
     "export": "veilmap.export",
     "federation": "veilmap.federation",
     "flower": "veilmap.flower",
+    "gradient_models": "veilmap.model.gradient_models",
     "layers": "veilmap.layers",
     "mechanisms": "veilmap.privacy.mechanisms",
     "selection": "veilmap.federation.selection",
@@ -78,6 +84,8 @@ _MODULES = {
 }
 _CONTENTS = {
     "veilmap.auditing.audit": ["Audit", "audit"],
+    "veilmap.auditing.gradients": ["GradientAudit", "audit_gradients"],
+    "veilmap.auditing.seen_gradients": ["Recorded", "Sums", "Uploads"],
     "veilmap.auditing.surveys": ["SurveyAudit"],
     "veilmap.compare.regressor": ["RadioMapRegressor"],
     "veilmap.data.antennas": ["Antennas"],
@@ -90,6 +98,7 @@ _CONTENTS = {
     "veilmap.geometry.grid": ["Grid"],
     "veilmap.geometry.tiling": ["Tiling"],
     "veilmap.geometry.tracing": ["Crossings", "trace"],
+    "veilmap.model.gradient_models": ["Records"],
     "veilmap.model.gradients": ["LocalGradients", "local_gradient_blocks", "local_gradients"],
     "veilmap.model.propagation": ["Propagation"],
     "veilmap.model.radio_map": ["RadioMap"],

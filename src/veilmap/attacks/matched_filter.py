@@ -1,5 +1,6 @@
 """Compare an upload with what a user at each place would have sent."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
 from veilmap.attacks.candidates import Candidates, Templates, block_of_cell
 from veilmap.attacks.plane_subtraction import noise_variances
 from veilmap.federation.transcript import SeenRound, Transcript
+from veilmap.geometry.grid import Grid
 
 _INEXACT = 1.0  # of the mean energy: what templates leave unexplained in every cell
 
@@ -49,15 +51,30 @@ class MatchedFilter(Attack):
 
     def evidence(self, seen: SeenRound, candidates: Candidates) -> NDArray[np.float32]:
         """Log-probability of every candidate for every user, (n, K), up to constants."""
-        block_of = block_of_cell(seen.broadcast.radio_map.grid)
-        weights = _weights(seen, block_of)
-        weighted = seen.uploads * weights[:, block_of]
-        result = np.empty((len(weighted), candidates.grid.cells), dtype=np.float32)
-        ways = np.float32(self.ways_to_differ)
-        for templates in candidates.templates(seen.broadcast.radio_map):
-            score = _explained(templates, weights, weighted)
-            result[:, templates.own] = ways * np.log1p(score / (2 * ways))
-        return result
+        grid, broadcast = seen.broadcast.radio_map.grid, seen.broadcast.radio_map
+        weights, block_of = inverse_variances(seen.uploads, grid), block_of_cell(grid)
+        found = matches(seen.uploads, weights, block_of, candidates.templates(broadcast))
+        return scored(found, self.ways_to_differ)
+
+
+def matches(
+    uploads: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    block_of: Ints,
+    templates: Iterable[Templates],
+) -> NDArray[np.float32]:
+    """Weighted energy of uploads (n, M) that the templates of all candidates explain, (n, K).
+
+    The weights (n, blocks) are constant over blocks of parameters.
+    """
+    weighted = uploads * weights[:, block_of]
+    return np.hstack([_explained(some, weights, weighted) for some in templates])
+
+
+def scored(found: NDArray[np.float32], ways_to_differ: float) -> NDArray[np.float32]:
+    """Log-probability that matches stand for, up to a constant for each upload."""
+    ways = np.float32(ways_to_differ)
+    return ways * np.log1p(found / (2 * ways))
 
 
 def added(posteriors: list[Posterior]) -> Posterior:
@@ -71,10 +88,10 @@ def added(posteriors: list[Posterior]) -> Posterior:
     return Posterior(grid, clients, total)
 
 
-def _weights(seen: SeenRound, block_of: Ints) -> NDArray[np.float32]:
-    """The inverse of the noise's variance in every block, (n, blocks)."""
-    energy = np.mean(seen.uploads.astype(np.float64) ** 2, axis=1, keepdims=True)
-    variances = noise_variances(seen.uploads, seen.broadcast.radio_map.grid)
+def inverse_variances(uploads: NDArray[np.float32], grid: Grid) -> NDArray[np.float32]:
+    """The inverse of the noise's variance in every block of cells, (n, blocks)."""
+    energy = np.mean(uploads.astype(np.float64) ** 2, axis=1, keepdims=True)
+    variances, block_of = noise_variances(uploads, grid), block_of_cell(grid)
     means = [np.bincount(block_of, row) / np.bincount(block_of) for row in variances]
     # Where there is little noise, templates are what is inexact.
     return (1 / np.maximum(np.array(means) + _INEXACT * energy, 1e-30)).astype(np.float32)

@@ -207,7 +207,7 @@ def audit_run(
         promised.epsilon,
         last_mae(run.history) if test is None else mean_absolute_error(run.radio_map, test),
         tuple(sorted(transcript.rounds)),
-        tuple(score for found in estimates.values() for score in _scores(found, positions)),
+        tuple(score for found in estimates.values() for score in scores_of(found, positions)),
         estimates,
         positions,
     )
@@ -272,7 +272,8 @@ def _positions(truth: Truth, transcript: Transcript) -> dict[ClientId, Floats]:
     return {client: np.asarray(truth[client], dtype=np.float64) for client in clients}
 
 
-def _scores(estimates: Estimates, truth: Places) -> Iterator[Score]:
+def scores_of(estimates: Estimates, truth: Places) -> Iterator[Score]:
+    """How well an attack did, by round and for "all"."""
     for when, errors in estimates.errors(truth).items():
         if len(errors) == 0:  # nobody who is attacked was in that round
             continue

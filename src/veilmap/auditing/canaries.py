@@ -55,7 +55,11 @@ class CanaryBound:
 
 def canary_bound(survey: Survey, seed: int | None = None) -> CanaryBound:
     """The bound for surveys of a design; without a ``seed`` from the operating system's noise."""
-    present, score = played(survey, seed)
+    return bound_of(*played(survey, seed), survey.delta)
+
+
+def bound_of(present: Bools, score: Floats, delta: float) -> CanaryBound:
+    """What scores of canaries say: the larger one is, the more surely its canary took part."""
     surest = np.argsort(-np.abs(score), kind="stable")
     hits = ((score > 0) == present)[surest]
     count, level = len(hits), (1 - CONFIDENCE) / len(GUESSED)  # Bonferroni
@@ -69,8 +73,8 @@ def canary_bound(survey: Survey, seed: int | None = None) -> CanaryBound:
         count,
         guesses,
         right,
-        epsilon_of_distance(distance, survey.delta),
-        max(least_epsilon(count, g, r, level, survey.delta) for _, g, r in tests),
+        epsilon_of_distance(distance, delta),
+        max(least_epsilon(count, g, r, level, delta) for _, g, r in tests),
     )
 
 

@@ -2,7 +2,8 @@
 
 Flower carries messages, starts apps and authenticates nodes; nothing of that is written here.
 It is an optional extra, and this package is the only place that imports it. Other people's
-Flower apps can use the noise alone: `GeometryAlignedMod`, `UniformNoiseMod`.
+Flower apps can use the noise alone: `GeometryAlignedMod`, `UniformNoiseMod`; `RecordingMod`
+records what they send, for `veilmap.audit_gradients`.
 """
 
 import importlib
@@ -13,9 +14,18 @@ from veilmap._util import extras
 
 if TYPE_CHECKING:
     from veilmap.flower.mods import GeometryAlignedMod, NoiseMod, UniformNoiseMod
+    from veilmap.flower.recording import RecordingMod
     from veilmap.flower.simulation import Simulation
 
-__all__ = ["GeometryAlignedMod", "NoiseMod", "Simulation", "UniformNoiseMod", "require"]
+__all__ = [
+    "GeometryAlignedMod",
+    "NoiseMod",
+    "RecordingMod",
+    "Simulation",
+    "UniformNoiseMod",
+    "require",
+]
+_HOMES = {"RecordingMod": "recording", "Simulation": "simulation"}
 
 
 def require(*, simulation: bool = False) -> None:
@@ -30,5 +40,4 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require(simulation=name == "Simulation")
-    home = "simulation" if name == "Simulation" else "mods"
-    return getattr(importlib.import_module(f"veilmap.flower.{home}"), name)
+    return getattr(importlib.import_module(f"veilmap.flower.{_HOMES.get(name, 'mods')}"), name)

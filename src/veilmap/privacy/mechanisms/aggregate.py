@@ -182,7 +182,9 @@ class AggregateGaussian(PrivateMechanism):
         heads = np.array([int(draw.words(1, "coin")[0]) for draw in draws], dtype=np.float64)
         return Coins(seeds, heads < self.contribute * 2.0**64)
 
-    def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
+    def answer(
+        self, raw: Contribution, grid: Grid | None, draws: Sequence[Draw], cohort: int
+    ) -> Answer:
         """Whole numbers: clipped gradients on the lattice plus noise shares."""
         users, cells = raw.height_gradient.shape
         heights, coins = np.ascontiguousarray(raw.height_gradient), self.coins(draws)

@@ -40,6 +40,7 @@ class GeometryAligned(BudgetedNoise):
     )
 
     name = "aligned"
+    needs_positions = True
     guarantee = NoGuarantee(
         "it is obfuscation: the noise's variance follows the private gradient and position, and"
         " cells with σ = 0 leave exactly; θ's gradient leaves without noise"
@@ -53,9 +54,13 @@ class GeometryAligned(BudgetedNoise):
         """Clipped gradients with noise, each weighted by its links."""
         return Summand(self.clip, budget=self.noise_budget, kappa=self.variance_weight(cells))
 
-    def _variances(self, gradients: Floats, energies: Floats, grid: Grid, places: Floats) -> Floats:
+    def _variances(
+        self, gradients: Floats, energies: Floats, grid: Grid | None, places: Floats | None
+    ) -> Floats:
         if self.noise_budget == 0:
             return np.zeros_like(gradients)
+        assert grid is not None  # as it needs positions
+        assert places is not None
         variances = np.empty_like(gradients)
         x, y, positions = unit_free(grid, places)
         kappa = self.variance_weight(grid.cells)

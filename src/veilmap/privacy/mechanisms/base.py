@@ -65,8 +65,14 @@ class Contribution:
     height_gradient: Floats  # g = ∂F_i/∂h, (N, M)
     theta_gradient: Floats  # ∂F_i/∂θ, (N, P)
     counts: Ints  # J_i, (N,)
-    user_xy: Floats  # where the users are, (N, 2), in metres
+    user_xy: Floats | None  # where the users are, (N, 2), in metres
     laws: int = 2  # how many pairs (intercept, slope) θ begins with
+
+    @classmethod
+    def of_vectors(cls, gradients: Floats) -> "Contribution":
+        """Gradients (N, M) of any model, whose parameters need no positions."""
+        users = len(gradients)
+        return cls(gradients, np.empty((users, 0)), np.ones(users, np.int64), None, laws=0)
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,7 @@ class Mechanism(ABC):
     filters: ClassVar[bool] = False  # whether gradients of h are filtered before they are clipped
     perturbs_uploads: ClassVar[bool] = False  # whether it adds noise to each gradient itself
     sums_in_place: ClassVar[bool] = True  # whether `summand` and `add_rest` can do without uploads
+    needs_positions: ClassVar[bool] = False  # whether parameters must be cells of a grid
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -112,8 +119,13 @@ class Mechanism(ABC):
         """What it promises, as data: `accounting` reads it and computes nothing else."""
 
     @abstractmethod
-    def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
-        """What users send in a round to which ``cohort`` users were asked; a `Draw` each."""
+    def answer(
+        self, raw: Contribution, grid: Grid | None, draws: Sequence[Draw], cohort: int
+    ) -> Answer:
+        """What users send in a round to which ``cohort`` users were asked; a `Draw` each.
+
+        Only mechanisms that need positions need the grid.
+        """
 
     def summand(self, cells: int, parameters: int) -> Summand:
         """How gradients of h of so many cells are aggregated without an upload of each user.

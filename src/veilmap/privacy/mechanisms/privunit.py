@@ -77,7 +77,9 @@ class PrivUnit(PrivateMechanism):
         rounding = 1 / (12 * _STEPS**2)
         return math.sqrt((1 + rounding) / cohort) / signal(self.guarantee)
 
-    def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
+    def answer(
+        self, raw: Contribution, grid: Grid | None, draws: Sequence[Draw], cohort: int
+    ) -> Answer:
         """Noisy points in steps of a quarter of a deviation."""
         users, cells = raw.height_gradient.shape
         norms = finite_norms(np.ascontiguousarray(raw.height_gradient))

@@ -38,7 +38,9 @@ class UploadNoise(Mechanism):
     """
 
     @abstractmethod
-    def _variances(self, gradients: Floats, energies: Floats, grid: Grid, places: Floats) -> Floats:
+    def _variances(
+        self, gradients: Floats, energies: Floats, grid: Grid | None, places: Floats | None
+    ) -> Floats:
         """σ² for clipped gradients (N, M) of energies ‖ḡ‖² > 0 at positions (N, 2)."""
 
     def variances(self, gradient: ArrayLike, grid: Grid, user_xy: ArrayLike) -> Floats:
@@ -52,10 +54,20 @@ class UploadNoise(Mechanism):
         return result.reshape(np.shape(gradient))
 
     def protect(
-        self, gradients: ArrayLike, grid: Grid, user_xy: ArrayLike, draws: Sequence[Draw]
+        self,
+        gradients: ArrayLike,
+        grid: Grid | None,
+        user_xy: ArrayLike | None,
+        draws: Sequence[Draw],
     ) -> Protected:
-        """Clip the gradients (N, M) of users at (N, 2) and add noise; one `Draw` per user."""
-        raw, norms, places = _checked(gradients, grid, user_xy)
+        """Clip the gradients (N, M) of users at (N, 2) and add noise; one `Draw` per user.
+
+        Without a grid the gradients are vectors of any length, whose entries have no positions.
+        """
+        if grid is None:
+            raw, norms, places = *self._without_positions(gradients), None
+        else:
+            raw, norms, places = _checked(gradients, grid, user_xy)
         uploads, factors = np.empty_like(raw), self.clip / np.maximum(norms, self.clip)
 
         def clip(start: int, stop: int) -> None:
@@ -73,13 +85,20 @@ class UploadNoise(Mechanism):
         np.add.at(total.weights, group.tiles, rest.counts)
         return self._noise_energies(self._energies(np.minimum(rest.norms, self.clip)))
 
-    def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
+    def answer(
+        self, raw: Contribution, grid: Grid | None, draws: Sequence[Draw], cohort: int
+    ) -> Answer:
         """Noisy gradients of the heights, with those of θ and the number of links as they are."""
         sent = self.protect(raw.height_gradient, grid, raw.user_xy, draws)
         return Answer(sent.uploads, sent.norms, sent.noise_energy, raw.theta_gradient, raw.counts)
 
     def _add_noise(
-        self, uploads: Floats, energies: Floats, grid: Grid, places: Floats, draws: Sequence[Draw]
+        self,
+        uploads: Floats,
+        energies: Floats,
+        grid: Grid | None,
+        places: Floats | None,
+        draws: Sequence[Draw],
     ) -> None:
         """Add noise to the clipped gradients in place."""
         variances = self._by_layers(uploads, energies, grid, places)
@@ -90,14 +109,25 @@ class UploadNoise(Mechanism):
 
         run_parts(part, even_parts(len(uploads)))
 
-    def _by_layers(self, gradients: Floats, energies: Floats, grid: Grid, places: Floats) -> Floats:
+    def _by_layers(
+        self, gradients: Floats, energies: Floats, grid: Grid | None, places: Floats | None
+    ) -> Floats:
         """σ² of gradients that may have several layers over the grid, alike in all of them."""
-        layers = gradients.shape[1] // grid.cells
-        if layers == 1:
+        layers = 1 if grid is None else gradients.shape[1] // grid.cells
+        if grid is None or layers == 1:
             return self._variances(gradients, energies, grid, places)
         stacked = gradients.reshape(len(gradients), layers, grid.cells)
         folded = np.sqrt(np.einsum("ilm,ilm->im", stacked, stacked))
         return np.tile(self._variances(folded, energies, grid, places) / layers, (1, layers))
+
+    def _without_positions(self, gradients: ArrayLike) -> tuple[Floats, Floats]:
+        """Gradients (N, M) and their norms, for mechanisms that need no more."""
+        if self.needs_positions:
+            raise ConfigurationError(
+                f"{type(self).__name__} needs parameters with positions: give their grid", "grid"
+            )
+        dense = np.ascontiguousarray(np.atleast_2d(checks.floats("gradient", gradients)))
+        return dense, finite_norms(dense)
 
     @abstractmethod
     def _noise_energies(self, energies: Floats) -> Floats:
@@ -116,11 +146,18 @@ class NoNoise(UploadNoise):
     name = "none"
     guarantee = NoGuarantee("it adds no noise: gradients leave as they are")
 
-    def _variances(self, gradients: Floats, energies: Floats, grid: Grid, places: Floats) -> Floats:
+    def _variances(
+        self, gradients: Floats, energies: Floats, grid: Grid | None, places: Floats | None
+    ) -> Floats:
         return np.zeros_like(gradients)
 
     def _add_noise(
-        self, uploads: Floats, energies: Floats, grid: Grid, places: Floats, draws: Sequence[Draw]
+        self,
+        uploads: Floats,
+        energies: Floats,
+        grid: Grid | None,
+        places: Floats | None,
+        draws: Sequence[Draw],
     ) -> None:
         """None."""
 
@@ -176,12 +213,16 @@ class UniformNoise(BudgetedNoise):
         """Clipped gradients with noise, each weighted by its links."""
         return Summand(self.clip, budget=self.noise_budget)
 
-    def _variances(self, gradients: Floats, energies: Floats, grid: Grid, places: Floats) -> Floats:
-        each = self.noise_budget * energies / grid.cells
+    def _variances(
+        self, gradients: Floats, energies: Floats, grid: Grid | None, places: Floats | None
+    ) -> Floats:
+        each = self.noise_budget * energies / gradients.shape[1]
         return np.broadcast_to(each[:, None], gradients.shape)
 
 
-def _checked(gradients: ArrayLike, grid: Grid, user_xy: ArrayLike) -> tuple[Floats, Floats, Floats]:
+def _checked(
+    gradients: ArrayLike, grid: Grid, user_xy: ArrayLike | None
+) -> tuple[Floats, Floats, Floats]:
     """Gradients (N, M), their norms (N,) and positions (N, 2)."""
     dense = np.ascontiguousarray(np.atleast_2d(checks.floats("gradient", gradients)))
     if dense.ndim != 2 or dense.shape[1] == 0 or dense.shape[1] % grid.cells:
@@ -189,6 +230,8 @@ def _checked(gradients: ArrayLike, grid: Grid, user_xy: ArrayLike) -> tuple[Floa
             f"a gradient needs {grid.cells} entries, not shape {np.shape(gradients)}"
         )
     norms = finite_norms(dense)
+    if user_xy is None:
+        raise ConfigurationError("gradients over a grid need their users' positions", "user_xy")
     places = np.atleast_2d(checks.points("user_xy", user_xy, columns=2))
     if len(places) != len(dense):
         raise ConfigurationError(
