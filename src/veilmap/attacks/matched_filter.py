@@ -50,12 +50,12 @@ class MatchedFilter(Attack):
     def evidence(self, seen: SeenRound, candidates: Candidates) -> NDArray[np.float32]:
         """Log-probability of every candidate for every user, (n, K), up to constants."""
         block_of = block_of_cell(seen.broadcast.radio_map.grid)
-        weights = _weights(seen, block_of)
+        weights = noise_weights(seen, block_of)
         weighted = seen.uploads * weights[:, block_of]
         result = np.empty((len(weighted), candidates.grid.cells), dtype=np.float32)
         ways = np.float32(self.ways_to_differ)
         for templates in candidates.templates(seen.broadcast.radio_map):
-            score = _explained(templates, weights, weighted)
+            score = explained(templates, weights, weighted)
             result[:, templates.own] = ways * np.log1p(score / (2 * ways))
         return result
 
@@ -71,7 +71,7 @@ def added(posteriors: list[Posterior]) -> Posterior:
     return Posterior(grid, clients, total)
 
 
-def _weights(seen: SeenRound, block_of: Ints) -> NDArray[np.float32]:
+def noise_weights(seen: SeenRound, block_of: Ints) -> NDArray[np.float32]:
     """The inverse of the noise's variance in every block, (n, blocks)."""
     energy = np.mean(seen.uploads.astype(np.float64) ** 2, axis=1, keepdims=True)
     variances = noise_variances(seen.uploads, seen.broadcast.radio_map.grid)
@@ -80,7 +80,7 @@ def _weights(seen: SeenRound, block_of: Ints) -> NDArray[np.float32]:
     return (1 / np.maximum(np.array(means) + _INEXACT * energy, 1e-30)).astype(np.float32)
 
 
-def _explained(
+def explained(
     templates: Templates, weights: NDArray[np.float32], weighted: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Weighted energy of uploads that two templates explain, (n, k).
