@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from veilmap.auditing.audit import Audit, audit
     from veilmap.auditing.surveys import SurveyAudit
+    from veilmap.auditing.walks import WalksAudit, audit_walks, reidentify
     from veilmap.compare.regressor import RadioMapRegressor
     from veilmap.data.antennas import Antennas
     from veilmap.data.folders import MeasurementFolder
@@ -78,6 +79,7 @@ _MODULES = {
 _CONTENTS = {
     "veilmap.auditing.audit": ["Audit", "audit"],
     "veilmap.auditing.surveys": ["SurveyAudit"],
+    "veilmap.auditing.walks": ["WalksAudit", "audit_walks", "reidentify"],
     "veilmap.compare.regressor": ["RadioMapRegressor"],
     "veilmap.data.antennas": ["Antennas"],
     "veilmap.data.folders": ["MeasurementFolder"],
