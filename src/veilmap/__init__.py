@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from veilmap.auditing.gradients import GradientAudit, audit_gradients
     from veilmap.auditing.seen_gradients import Recorded, Sums, Uploads
     from veilmap.auditing.surveys import SurveyAudit
+    from veilmap.auditing.walks import WalksAudit, audit_walks, reidentify
     from veilmap.compare.regressor import RadioMapRegressor
     from veilmap.data.antennas import Antennas
     from veilmap.data.folders import MeasurementFolder
@@ -87,6 +88,7 @@ _CONTENTS = {
     "veilmap.auditing.gradients": ["GradientAudit", "audit_gradients"],
     "veilmap.auditing.seen_gradients": ["Recorded", "Sums", "Uploads"],
     "veilmap.auditing.surveys": ["SurveyAudit"],
+    "veilmap.auditing.walks": ["WalksAudit", "audit_walks", "reidentify"],
     "veilmap.compare.regressor": ["RadioMapRegressor"],
     "veilmap.data.antennas": ["Antennas"],
     "veilmap.data.folders": ["MeasurementFolder"],

@@ -362,6 +362,17 @@ def test_two_sums_that_differ_by_one_user_give_that_user_away(city, open_run, re
     assert rms([errors[c] for c in everybody[1:]]) > 0.9 * rms(guess)
 
 
+def test_candidates_coarser_than_the_map_work_on_filtered_sums(city, open_run):
+    _, data, truth = city
+    everybody = data.users.tolist()
+    sums = sums_of(open_run.transcript, everybody, everybody[1:], width=2.1)
+    coarse = Candidates.of(open_run.transcript, 1.5, 1000)
+    assert coarse.grid.cells <= 1000 < sums.grid.cells
+    found = Differencing().locate(sums, coarse)
+    errors = dict(zip(found.placed["all"].clients, found.errors(truth)["all"], strict=True))
+    assert errors[everybody[0]] < 2 * coarse.grid.cell_size
+
+
 @pytest.mark.parametrize("width", [0.0, 2.1])
 def test_changing_cohorts_give_most_users_away_even_in_sums(city, open_run, remembered, width):
     _, data, truth = city

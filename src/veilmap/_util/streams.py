@@ -15,6 +15,9 @@ class Purpose(IntEnum):
     TURNOUT = 5
     TURNS = 6
     FEW_LINKS = 7
+    WALKS = 8
+    WALKED = 9
+    WHEREABOUTS = 10
 
 
 def stream(seed: int | None, purpose: Purpose, number: int = 0) -> np.random.Generator:

@@ -3,8 +3,11 @@
 from veilmap.attacks.base import Attack, Estimates, Placed, Posterior
 from veilmap.attacks.centroid import WeightedCentroid
 from veilmap.attacks.differencing import Differencing
+from veilmap.attacks.found_places import FoundPlaces, PlacesAttack
 from veilmap.attacks.gradient_inversion import GradientInversion
 from veilmap.attacks.matched_filter import MatchedFilter
+from veilmap.attacks.mixture_pursuit import MixturePursuit
+from veilmap.attacks.places_over_time import PlacesOverTime
 from veilmap.attacks.plane_inversion import PlaneInversion
 from veilmap.attacks.plane_subtraction import PlaneSubtraction
 from veilmap.attacks.prior import PriorOnly
@@ -13,9 +16,13 @@ __all__ = [
     "Attack",
     "Differencing",
     "Estimates",
+    "FoundPlaces",
     "GradientInversion",
     "MatchedFilter",
+    "MixturePursuit",
     "Placed",
+    "PlacesAttack",
+    "PlacesOverTime",
     "PlaneInversion",
     "PlaneSubtraction",
     "Posterior",

@@ -36,7 +36,7 @@ _FAINT = 1e-4
 class Candidates:
     """A grid of places, and the gains to the public base stations expected there.
 
-    The places are the centres of ``grid``, as fine as the map where that is at most 10,000;
+    The places are the centres of ``grid``, by default as fine as the map up to 10,000 of them;
     ``stations`` (B, 3) are all public base stations, or every k-th of very many, and ``bs`` their
     ids, where maps have offsets for them. Which kind of device a user has is not known: devices
     are taken to be calibrated. ``best_map`` is the server's best knowledge of the city, which says
@@ -51,7 +51,9 @@ class Candidates:
     remembered: "tuple[RadioMap, Templates] | None" = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, transcript: Transcript, altitude: float) -> "Candidates":
+    def of(
+        cls, transcript: Transcript, altitude: float, most_places: int = _MOST_PLACES
+    ) -> "Candidates":
         """The candidates that a transcript's public facts give."""
         if len(transcript.base_stations) == 0:
             raise ConfigurationError(
@@ -62,7 +64,9 @@ class Candidates:
         every = -(-len(transcript.base_stations) // _MOST_STATIONS)
         stations = np.ascontiguousarray(transcript.base_stations[::every])
         bs = None if transcript.bs is None else transcript.bs[::every]
-        return cls(_coarse(transcript.grid), altitude, stations, transcript.best_map, bs)
+        return cls(
+            _coarse(transcript.grid, most_places), altitude, stations, transcript.best_map, bs
+        )
 
     def answering(self, broadcast: RadioMap) -> "Candidates":
         """The same candidates with their templates of one broadcast, made once and kept sparse.
@@ -211,9 +215,9 @@ def _without_faint(dense: NDArray[np.float32]) -> "csr_array":
     return csr_array((values, columns, offsets), shape=dense.shape)
 
 
-def _coarse(grid: Grid) -> Grid:
+def _coarse(grid: Grid, most_places: int = _MOST_PLACES) -> Grid:
     """The grid, or one over the same ground with cells so large that there are few enough."""
     rows, columns = grid.shape
-    times = next(n for n in count(1) if -(-rows // n) * -(-columns // n) <= _MOST_PLACES)
+    times = next(n for n in count(1) if -(-rows // n) * -(-columns // n) <= most_places)
     shape = -(-rows // times), -(-columns // times)
     return grid if times == 1 else Grid(grid.cell_size * times, shape, grid.origin, grid.crs)

@@ -101,7 +101,7 @@ def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Match:
     In units of what one user's match is on average, so that rounds can be compared.
     """
     of_sum, own = np.zeros((2, candidates.grid.cells))
-    shape, width = candidates.grid.shape, seen.broadcast.filter_width
+    shape, width = seen.broadcast.radio_map.grid.shape, seen.broadcast.filter_width
     total = seen.height_gradient * len(seen.clients)
     # Users filter their gradients, and the filter is symmetric: ⟨F t, sum⟩ = ⟨t, F sum⟩.
     total = filtered(total[None], shape, width).astype(np.float32)[0]

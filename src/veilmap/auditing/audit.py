@@ -189,7 +189,7 @@ def audit_run(
     test : Measurements, optional
         For the map's MAE; by default what the history says.
     """
-    transcript = _some_users(_chosen(run.transcript, rounds), users)
+    transcript = _some_users(chosen_rounds(run.transcript, rounds), users)
     if not isinstance(truth, Mapping):
         transcript = transcript.knowing(*truth.stations)
     positions = _positions(truth, transcript)
@@ -227,7 +227,7 @@ def battery(transcript: Transcript) -> list[Attack]:
     return [attack for attack in everything if transcript.server_sees in attack.sees]
 
 
-def _chosen(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
+def chosen_rounds(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
     """The transcript with only the rounds to audit."""
     kept = sorted(transcript.rounds)
     if not kept:

@@ -3,6 +3,7 @@
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import Broadcast, Update
 from veilmap.federation.model import Model
+from veilmap.federation.moving import OnePlacePerRound
 from veilmap.federation.participation import Participation
 from veilmap.federation.rounds import InProcess, Recording
 from veilmap.federation.run import Run
@@ -17,6 +18,7 @@ __all__ = [
     "InProcess",
     "Model",
     "NoiseAwareStep",
+    "OnePlacePerRound",
     "OpenGround",
     "Participation",
     "PlainDescent",

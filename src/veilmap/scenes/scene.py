@@ -284,6 +284,60 @@ class Scene:
         gain += self._shadowing(user_xyz, bs, shadowing_db, shadowing_distance)
         return Measurements(user, user_xyz, bs_xyz, gain, bs)
 
+    def measure_walks(
+        self,
+        users: int = 100,
+        places: int = 20,
+        links_per_place: int = 10,
+        noise_db: float = 3.0,
+        seed: int | None = None,
+        *,
+        day: int = 0,
+        reach: float | None = None,
+        user_altitude: float = 1.5,
+    ) -> Measurements:
+        """What users measure who move between home and work; never inside a building.
+
+        A user's rows come place by place: home, with most of the links, then work, with fewer,
+        then random points on the shortest way between them, with few each.
+
+        Parameters
+        ----------
+        places : int
+            Of each user: home, work and others on the way.
+        links_per_place : int
+            On average; at a place, each to a different base station.
+        noise_db, reach, user_altitude
+            As in `measure`.
+        seed : int, optional
+            Fixes the users and all they measure; without it they differ each time.
+        day : int
+            On another day the same users have the same homes, works and ways; where they stop
+            on the way, and what they measure, is drawn anew.
+        """
+        from veilmap.scenes import walks
+
+        users = checks.whole("users", users, least=1)
+        places = checks.whole("places", places, least=2)
+        average = checks.whole("links_per_place", links_per_place, least=walks.FEWEST_LINKS)
+        noise = checks.number("noise_db", noise_db, least=0)
+        altitude = checks.number("user_altitude", user_altitude, least=0)
+        counts = walks.links_at(places, places * average)
+        if counts.max() > len(self.base_stations):
+            raise ConfigurationError(
+                f"{counts.max()} links at home are more than {len(self.base_stations)} base"
+                " stations; ask for fewer links_per_place or places",
+                "links_per_place",
+            )
+        ways = walks.routes(self, users, altitude, stream(seed, Purpose.WALKS))
+        rng = stream(seed, Purpose.WALKED, checks.whole("day", day, least=0))
+        spots = np.vstack([walks.stops(way, places, rng) for way in ways])
+        place = np.repeat(np.arange(users * places), np.tile(counts, users))
+        bs = self._stations_of(rng, place, spots, reach)
+        user_xyz, bs_xyz = spots[place], self.base_stations[bs]
+        gain = self.gain(user_xyz, bs_xyz) + noise * rng.standard_normal(len(place))
+        return Measurements(place // places, user_xyz, bs_xyz, gain, bs)
+
     def measure_in_parts(
         self,
         users: int,
