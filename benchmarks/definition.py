@@ -49,7 +49,7 @@ THRESHOLDS = (0.0, 1.0, 1.5, 2.0, 2.5)
 FALSE_ALARMS = 0.01
 TIMES = 40
 
-# What multiplies ρ, with n = 18 shares of noise needed where 20 nodes are asked.
+# What multiplies μ², with n = 18 shares of noise needed where 20 nodes are asked.
 FACTORS = {
     "as promised": 1,
     "sum opened at n = 18 answers, 1 of them colludes": 18 / 17,
@@ -231,7 +231,7 @@ def gaussian_power(false_alarms: float, distance: float) -> float:
 
 
 def distance_allowed(mechanism: vm.AggregateGaussian, rounds: int) -> float:
-    """√(2ρT): deviations between the sums with and without a user of the largest contribution."""
+    """μ√T: deviations between the sums with and without a user of the largest contribution."""
     return accounting.guarantee_of(mechanism).distance * math.sqrt(rounds)
 
 
@@ -337,9 +337,8 @@ def numbers() -> None:
         asked = vm.AggregateGaussian(epsilon=epsilon, delta=1e-6)
         made = fitted(accounting.calibrated(asked, rounds), users)
         share = made.share_deviation(cells, parameters, users)
-        # τ√d z, the share of 1/z that a sum of discrete Gaussians costs beyond one of them
-        uneven = math.log10(10 * users * math.sqrt(cells + parameters) * made.noise_on_sum)
-        uneven -= (math.pi * share) ** 2 / math.log(10)
+        # What a round's shares lack to one discrete Gaussian, as log₁₀ of ε.
+        uneven = math.log10(2 * (cells + parameters) * 4.1) - (math.pi * share) ** 2 / math.log(10)
         entries = len(discrete_gaussian(share)._high)
         distance = 2.0**-128 * entries * (cells + parameters) * users * rounds
         print(
@@ -349,7 +348,7 @@ def numbers() -> None:
             f" {(1 + math.exp(epsilon)) * distance:.1g}"
         )
     made = accounting.calibrated(vm.AggregateGaussian(epsilon=8.0, delta=1e-6), rounds)
-    print("\nε = 8 becomes, where ρ is multiplied")
+    print("\nε = 8 becomes, where μ² is multiplied")
     for reason, factor in FACTORS.items():
         louder = made.with_noise(made.noise_on_sum / math.sqrt(factor))
         print(f"{reason}: × {factor:.4g}, ε = {accounting.epsilon(louder, rounds, 1e-6):.1f}")

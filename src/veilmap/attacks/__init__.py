@@ -1,6 +1,7 @@
 """What a curious server could do with what it sees: one file an attack."""
 
 from veilmap.attacks.base import Attack, Estimates, Placed, Posterior
+from veilmap.attacks.cap_likelihood import CapLikelihood
 from veilmap.attacks.centroid import WeightedCentroid
 from veilmap.attacks.differencing import Differencing
 from veilmap.attacks.found_places import FoundPlaces, PlacesAttack
@@ -14,6 +15,7 @@ from veilmap.attacks.prior import PriorOnly
 
 __all__ = [
     "Attack",
+    "CapLikelihood",
     "Differencing",
     "Estimates",
     "FoundPlaces",

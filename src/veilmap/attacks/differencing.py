@@ -108,7 +108,7 @@ def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Match:
     for templates in candidates.templates(seen.broadcast.radio_map):
         norm = np.sqrt(templates.products[:, 0].sum(axis=1))
         if width:
-            norm = _filtered_norms(templates, shape, width)
+            norm = filtered_norms(templates, shape, width)
         speaks = norm > _FAINT * clip
         match = templates.along(templates.expected, total[None])[0] / np.where(speaks, norm, 1)
         of_sum[templates.own] = np.where(speaks, match, 0)
@@ -117,7 +117,7 @@ def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Match:
     return of_sum / unit, own / unit
 
 
-def _filtered_norms(templates: Templates, shape: tuple[int, int], width: float) -> Floats:
+def filtered_norms(templates: Templates, shape: tuple[int, int], width: float) -> Floats:
     """‖F t‖ of every template t, (K,)."""
     kept, norms = templates.expected, []
     for first in range(0, kept.shape[0], _AT_ONCE):

@@ -12,6 +12,7 @@ from veilmap._util.arrays import Floats
 from veilmap._util.plain import to_plain
 from veilmap.attacks import (
     Attack,
+    CapLikelihood,
     Differencing,
     Estimates,
     GradientInversion,
@@ -33,7 +34,7 @@ from veilmap.federation.messages import ClientId
 from veilmap.federation.study import STUDY
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.privacy.accounting import has_guarantee, promise
-from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms import Mechanism, PrivUnit
 from veilmap.surveys.surveying import SurveyResult
 
 _MOST_ROUNDS = 5
@@ -224,6 +225,8 @@ def battery(transcript: Transcript) -> list[Attack]:
         GradientInversion(),
         Differencing(),
     ]
+    if isinstance(transcript.mechanism, PrivUnit):
+        everything.append(CapLikelihood())
     return [attack for attack in everything if transcript.server_sees in attack.sees]
 
 

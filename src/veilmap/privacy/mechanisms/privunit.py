@@ -18,7 +18,7 @@ from veilmap.privacy.mechanisms.base import Answer, Contribution, PrivateUploads
 from veilmap.privacy.mechanisms.private import PrivateMechanism
 from veilmap.privacy.noise import Draw
 
-_STEPS = 4  # of an upload's entries per deviation of its noise
+STEPS = 4  # of an upload's entries per deviation of its noise
 _FARTHEST = 8.0  # deviations: an upload's entries are cut off there
 _WORDS = 3  # of randomness besides the noise: a coin, a sign, and how far in the cap
 
@@ -74,7 +74,7 @@ class PrivUnit(PrivateMechanism):
 
     def deviation_of_mean(self, cells: int, parameters: int, cohort: int) -> float:
         """σ of the noise in each cell of a round's mean over ``cohort`` answers, in units of C."""
-        rounding = 1 / (12 * _STEPS**2)
+        rounding = 1 / (12 * STEPS**2)
         return math.sqrt((1 + rounding) / cohort) / signal(self.guarantee)
 
     def answer(
@@ -92,7 +92,7 @@ class PrivUnit(PrivateMechanism):
             for i in range(start, stop):
                 own = np.append(factors[i] * raw.height_gradient[i], scales[i] * theta[i])
                 point = self._noisy(own, draws[i])
-                caps.in_steps(point=point, steps=_STEPS, farthest=_FARTHEST, out=sent[i])
+                caps.in_steps(point=point, steps=STEPS, farthest=_FARTHEST, out=sent[i])
 
         run_parts(part, even_parts(users))
         energy = cells * (self.clip / signal(self.guarantee)) ** 2
@@ -105,13 +105,13 @@ class PrivUnit(PrivateMechanism):
 
     def largest_upload(self, cells: int) -> float:
         """Twice what points of so many entries come to, and room for few."""
-        return 2 * _STEPS * (math.sqrt(cells) + _FARTHEST)
+        return 2 * STEPS * (math.sqrt(cells) + _FARTHEST)
 
     def read(
         self, heights: Floats, propagation: Floats, weight: int, laws: int = 2
     ) -> tuple[Floats, Floats]:
         """Mean gradients from the sum of points."""
-        unit = self.clip / (signal(self.guarantee) * _STEPS * max(weight, 1))
+        unit = self.clip / (signal(self.guarantee) * STEPS * max(weight, 1))
         return self._read(heights, propagation, unit, laws)
 
     def _noisy(self, contribution: Floats, draw: Draw) -> Floats:
