@@ -25,7 +25,7 @@ from veilmap.attacks import (
     WeightedCentroid,
 )
 from veilmap.attacks.base import medians
-from veilmap.attacks.candidates import Candidates, _coarse, block_of_cell, expected_gradients
+from veilmap.attacks.candidates import Candidates, block_of_cell, coarser, expected_gradients
 from veilmap.attacks.matched_filter import added
 from veilmap.attacks.plane_subtraction import noise_variances
 from veilmap.errors import ConfigurationError, DataError
@@ -302,9 +302,9 @@ def test_the_defence_is_broken_by_attackers_who_know_it(city):
 
 
 def test_large_grids_get_coarser_candidates():
-    assert _coarse(GRID) is GRID
+    assert coarser(GRID, 10_000) is GRID
     large = vm.Grid(1.0, (301, 250), (5.0, 6.0))
-    coarse = _coarse(large)
+    coarse = coarser(large, 10_000)
     assert coarse.cells <= 10_000
     assert coarse.cell_size == 3.0
     assert coarse.extent[0] == 5.0

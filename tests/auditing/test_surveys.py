@@ -122,12 +122,13 @@ def test_scores_of_people_who_add_nearly_the_same_are_not_taken_for_independent(
     own += generator.normal(size=numbers) / math.sqrt(numbers)
     own /= np.linalg.norm(own, axis=1, keepdims=True)
     added = [Entries(np.arange(numbers), 1e6 * one) for one in own]
+    own_of = [surveys.directions(some, numbers) for some in (added[:count], added[count:])]
     held, found = [], []
     for _ in range(300):
         errors = own @ generator.normal(size=numbers)
         there, away = distance + errors[:count], errors[count:]
-        kinds = Scored(there, added[:count]), Scored(away, added[count:])
-        told = Scores(*kinds, numbers).distance
+        kinds = Scored(there, own_of[0]), Scored(away, own_of[1])
+        told = Scores(*kinds).distance
         held.append(told.low <= distance <= told.high)
         found.append(told.value)
     # Five deviations of a share of 95 % in so many trials, either way.
@@ -137,7 +138,8 @@ def test_scores_of_people_who_add_nearly_the_same_are_not_taken_for_independent(
 
 def test_people_who_add_the_same_cannot_be_compared():
     same = [Entries(np.arange(3), np.array([3, 4, 0]))] * 4
-    told = Scores(Scored(np.ones(4), same), Scored(np.zeros(4), same), 3)
+    alike = surveys.directions(same, 3)
+    told = Scores(Scored(np.ones(4), alike), Scored(np.zeros(4), alike))
     assert math.isnan(told.area_under_curve().value)
 
 

@@ -1,7 +1,6 @@
 """What attackers find out about participants of a survey: scored by the truth."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,40 +10,26 @@ import numpy as np
 from veilmap._util import checks
 from veilmap._util.arrays import Floats, Ints
 from veilmap.attacks import PriorOnly
+from veilmap.attacks.membership import membership_score
 from veilmap.attacks.survey_location import Ground, SurveyMatchedFilter, crowd_centre
-from veilmap.attacks.survey_membership import membership_score
 from veilmap.auditing.canaries import CanaryBound, canary_bound
-from veilmap.auditing.measured import Measured, distances
-from veilmap.auditing.membership import Membership, Scored, Scores
+from veilmap.auditing.measured import SURELY, Located, deviations_off, finite
+from veilmap.auditing.membership import Allowed, Membership, Scored, Scores
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.study import STUDY
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import Promise
+from veilmap.privacy.accounting import Promise, gaussian_distance
 from veilmap.surveys.aggregate import OpenedSum, summed
 from veilmap.surveys.contribution import Entries, entries, usable
 from veilmap.surveys.design import Survey
 
 _FEWEST = 4  # participants: two who took part, and two who did not
-_SURELY = 5.0  # deviations that no sum of these data is off by
 
 AREA = "the area"
 SUM = "the sum and the map"
 OTHERS = "the sum, the map, and exactly what everybody else added"
 OWN = "the sum, and exactly what everybody added; not whether the target took part"
-
-
-@dataclass(frozen=True)
-class Located:
-    """How far one attack is from where participants were, in metres."""
-
-    attack: str
-    knows: str
-    users: int
-    median: Measured
-    rmse: Measured
-    within_95: Measured
-    found: Mapping[int, Measured]  # shares of users within some distances
 
 
 @dataclass(frozen=True)
@@ -89,15 +74,7 @@ class SurveyAudit:
     def as_dict(self) -> dict[str, Any]:
         """For JSON; what is not finite is null."""
         content = asdict(self) | {"promise": self.promise.words}
-        return _finite({"study": self.study, "epsilon": self.epsilon} | content)
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, Mapping):
-        return {str(key): _finite(value) for key, value in content.items()}
-    if isinstance(content, tuple | list):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+        return finite({"study": self.study, "epsilon": self.epsilon} | content)
 
 
 def audit_survey(
@@ -214,16 +191,10 @@ def check_origin(opened: OpenedSum, data: Measurements) -> None:
 
 
 def _check_sum(opened: OpenedSum, total: Ints) -> None:
-    """Refuse data whose sum s is not in the opened one, y, as far as noise lets that be seen.
-
-    If it is, ⟨y − s, s⟩ is normal of deviation σ ‖s‖, and ‖y − s‖² of n numbers of mean n σ² and
-    deviation σ² √(2n); what other people added makes the latter larger.
-    """
-    exact, variance = total.astype(np.float64), opened.deviation**2
-    rest = opened.total - exact
-    along = abs(float(rest @ exact)) / math.sqrt(variance * max(float(exact @ exact), 1.0))
-    excess = (float(rest @ rest) / variance - len(rest)) / math.sqrt(2 * len(rest))
-    if not exact.any() or max(along, excess) > _SURELY:
+    """Refuse data whose sum is not in the opened one, as far as noise lets that be seen."""
+    exact = total.astype(np.float64)
+    off = deviations_off(opened.total - exact, exact, opened.deviation)
+    if not exact.any() or off > SURELY:
         raise ConfigurationError(
             "data are not those that were summed, or the sum has more noise than its design says",
             "data",
@@ -232,14 +203,31 @@ def _check_sum(opened: OpenedSum, total: Ints) -> None:
 
 def _membership(crowd: _Crowd) -> Membership:
     """Every other attacked participant is one of a survey that ran without them."""
-    own, survey = crowd.own, crowd.opened.survey
-    there, away = own[::2], own[1::2]
+    survey = crowd.opened.survey
     scores = Scores(
-        Scored(np.array([membership_score(crowd.left(one), one) for one in there]), there),
-        Scored(np.array([membership_score(crowd.noise, one) for one in away]), away),
-        survey.numbers,
+        _scored(crowd.own[::2], crowd.left, survey.numbers),
+        _scored(crowd.own[1::2], lambda _: crowd.noise, survey.numbers),
     )
-    return Membership.of(OWN, scores, survey)
+    distance = gaussian_distance(survey.deviation, survey.clip)
+    return Membership.of(OWN, scores, Allowed(survey.epsilon, survey.delta, distance))
+
+
+def _scored(some: Sequence[Entries], left: Callable[[Entries], OpenedSum], numbers: int) -> Scored:
+    """Scores of some participants, each by what is ``left`` of the sum."""
+    variance = left(some[0]).deviation ** 2
+    match = np.array([left(own).total[own.numbers] @ own.values for own in some]) / variance
+    squares = np.array([own.values @ own.values for own in some]) / variance
+    return Scored(membership_score(match, squares), directions(some, numbers))
+
+
+def directions(some: Sequence[Entries], numbers: int) -> Any:
+    """Contributions of length 1 as a sparse matrix, (n, numbers)."""
+    from scipy.sparse import csr_array
+
+    values = np.concatenate([one.values / np.linalg.norm(one.values) for one in some])
+    columns = np.concatenate([one.numbers for one in some])
+    ends = np.cumsum([0, *(len(one.values) for one in some)])
+    return csr_array((values, columns, ends), shape=(len(some), numbers))
 
 
 def _location(crowd: _Crowd, radio_map: RadioMap) -> tuple[Located, ...]:
@@ -249,13 +237,8 @@ def _location(crowd: _Crowd, radio_map: RadioMap) -> tuple[Located, ...]:
     found = [attack.locate(crowd.left(one), crowd.others(one)) for one in crowd.own]
     likeliest, mean = (np.array(places) for places in zip(*found, strict=True))
     return (
-        _located(PriorOnly.name, AREA, PriorOnly().guess(survey.grid), crowd.truth),
-        _located("crowd density", SUM, crowd_centre(ground, crowd.opened), crowd.truth),
-        _located("matched filter, mean place", OTHERS, mean, crowd.truth),
-        _located("matched filter, likeliest place", OTHERS, likeliest, crowd.truth),
+        Located.of(PriorOnly.name, AREA, PriorOnly().guess(survey.grid), crowd.truth),
+        Located.of("crowd density", SUM, crowd_centre(ground, crowd.opened), crowd.truth),
+        Located.of("matched filter, mean place", OTHERS, mean, crowd.truth),
+        Located.of("matched filter, likeliest place", OTHERS, likeliest, crowd.truth),
     )
-
-
-def _located(attack: str, knows: str, places: Floats, truth: Floats) -> Located:
-    errors = np.linalg.norm(places - truth, axis=1)
-    return Located(attack, knows, **distances(errors))

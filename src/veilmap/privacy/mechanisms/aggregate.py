@@ -198,20 +198,11 @@ class AggregateGaussian(Mechanism):
     def answer(self, raw: Contribution, grid: Grid, draws: Sequence[Draw], cohort: int) -> Answer:
         """Whole numbers: clipped gradients on the lattice plus noise shares."""
         users, cells = raw.height_gradient.shape
-        heights, coins = np.ascontiguousarray(raw.height_gradient), self.coins(draws)
-        norms = finite_norms(heights)
-        theta = self._theta_on_lattice(raw.theta_gradient, raw.laws, coins.seeds)
-        sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
-        sent = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
-        rounding = Rounding(
-            clip=how.clip, scale=how.scale, limits=np.full(users, how.limit), seeds=coins.seeds
-        )
+        coins, norms = self.coins(draws), finite_norms(np.ascontiguousarray(raw.height_gradient))
+        sent = self._on_lattice(raw, norms, coins.seeds)
+        sampler = self._sampler(cells, sent.shape[1] - cells, cohort)
 
         def part(start: int, stop: int) -> None:
-            few_cells.rows_on_lattice(
-                start=start, stop=stop, rows=heights, lengths=norms, rounding=rounding, out=sent
-            )
-            sent[start:stop, cells:] = theta[start:stop]
             sent[start:stop] *= coins.takes_part[start:stop, None]
             for i in range(start, stop):
                 sampler.add_to(sent[i], draws[i])
@@ -221,6 +212,26 @@ class AggregateGaussian(Mechanism):
             sent[:, :cells], norms, np.full(users, self._energy(cells, sampler)),
             sent[:, cells:], np.ones(users, dtype=np.int64),
         )  # fmt: skip
+
+    def contributions(self, raw: Contribution, draws: Sequence[Draw]) -> Array:
+        """What users add to a sum beside noise, of h and then of θ, (N, M + P).
+
+        Nobody knows the roundings of users who draw from the operating system: theirs is the mean
+        over all roundings.
+        """
+        norms = finite_norms(np.ascontiguousarray(raw.height_gradient))
+        if all(draw.key is not None for draw in draws):
+            return self._on_lattice(raw, norms, self.coins(draws).seeds)
+        cells = raw.height_gradient.shape[1]
+        axes = at_100_m(raw.laws, raw.theta_gradient.shape[1] - 2 * raw.laws)
+        theta = raw.theta_gradient @ axes.T
+        clips = self.summand(cells, 0).clip, self.theta_clip
+        scales = self.steps / self.clip, self._theta_scale * self.steps / self.clip
+        parts = zip((raw.height_gradient, theta), (norms, finite_norms(theta)), strict=True)
+        return np.hstack([
+            part * (scale * np.minimum(1.0, clip / np.maximum(lengths, 1e-300)))[:, None]
+            for (part, lengths), clip, scale in zip(parts, clips, scales, strict=True)
+        ])  # fmt: skip
 
     def add_rest(
         self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
@@ -251,12 +262,21 @@ class AggregateGaussian(Mechanism):
         self, heights: Floats, propagation: Floats, weight: int, laws: int = 2
     ) -> tuple[Floats, Floats]:
         """Mean gradients from the opened sum."""
-        half = 2.0 ** ((self.bits or _BITS) - 1)
-        centred = (heights + half) % (2 * half) - half
-        unit = self.clip / self.steps / (max(weight, 1) * self.contribute)
+        unit = self._unit(weight)
         axes = at_100_m(laws, len(propagation) - 2 * laws)
         theta: Array = np.linalg.solve(axes, propagation * unit / self._theta_scale)
-        return centred * unit, theta
+        return self.centred(heights) * unit, theta
+
+    def opened(self, heights: Floats, propagation: Floats, weight: int, laws: int = 2) -> Floats:
+        """The sum on the lattice, of h and then of θ, that `read` made these means of."""
+        axes = at_100_m(laws, len(propagation) - 2 * laws)
+        theta = axes @ propagation * self._theta_scale
+        return np.rint(np.append(heights, theta) / self._unit(weight))
+
+    def centred(self, heights: Floats) -> Floats:
+        """Sums modulo 2^bits as the numbers nearest to 0."""
+        half = 2.0 ** ((self.bits or _BITS) - 1)
+        return (heights + half) % (2 * half) - half
 
     @property
     def _heights_share(self) -> float:
@@ -266,6 +286,10 @@ class AggregateGaussian(Mechanism):
     def _theta_scale(self) -> float:
         """From θ's gradient to its part of the contribution."""
         return max(self.theta_share, 1e-12) * self.clip / self.theta_clip
+
+    def _unit(self, weight: int) -> float:
+        """A step of the lattice in the mean over so many answers."""
+        return self.clip / self.steps / (max(weight, 1) * self.contribute)
 
     def _limit(self, share: float, entries: int) -> float:
         """Bound of a squared norm on the lattice."""
@@ -278,6 +302,25 @@ class AggregateGaussian(Mechanism):
     def _energy(self, cells: int, sampler: DiscreteGaussian) -> float:
         """Σσ² of one user's share."""
         return cells * (sampler.deviation * self.clip / self.steps) ** 2
+
+    def _on_lattice(self, raw: Contribution, norms: Floats, seeds: NDArray[np.uint64]) -> Ints:
+        """Both gradients clipped and rounded, (N, M + P)."""
+        users, cells = raw.height_gradient.shape
+        heights, how = np.ascontiguousarray(raw.height_gradient), self.summand(cells, 0)
+        theta = self._theta_on_lattice(raw.theta_gradient, raw.laws, seeds)
+        result = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
+        rounding = Rounding(
+            clip=how.clip, scale=how.scale, limits=np.full(users, how.limit), seeds=seeds
+        )
+
+        def part(start: int, stop: int) -> None:
+            few_cells.rows_on_lattice(
+                start=start, stop=stop, rows=heights, lengths=norms, rounding=rounding, out=result
+            )
+
+        run_parts(part, even_parts(users))
+        result[:, cells:] = theta
+        return result
 
     def _theta_on_lattice(self, propagation: Floats, laws: int, seeds: NDArray[np.uint64]) -> Ints:
         """∂F_i/∂θ clipped and rounded, (N, P)."""
