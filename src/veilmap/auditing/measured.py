@@ -11,7 +11,7 @@ from veilmap._util.arrays import Bools, Floats
 
 DISTANCES = (10, 50, 100)  # metres
 Z = 1.96  # 95 % of a normal distribution lies within
-SURELY = 5.0  # deviations that no sum of the data that were summed is off by
+_SURELY = 5.0  # deviations that no sum of the data that were summed is off by
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,34 @@ def share(hits: Bools) -> Measured:
     return Measured(share, max(centre - apart, 0.0), min(centre + apart, 1.0))
 
 
-def deviations_off(rest: Floats, exact: Floats, deviation: float) -> float:
-    """How surely an opened sum y is not of the data that sum to ``exact`` s: ``rest`` is y − s.
+@dataclass
+class Fit:
+    """How surely opened sums are not of the data that are said to be in them.
 
-    If it is, ⟨y − s, s⟩ is normal of deviation σ ‖s‖, and ‖y − s‖² of n numbers of mean n σ² and
-    deviation σ² √(2n); what other people added makes the latter larger.
+    With y an opened sum and s that of the data, both in deviations of the noise, ⟨y − s, s⟩ is
+    normal of deviation ‖s‖ if they are, and ‖y − s‖² of n numbers has mean n and deviation
+    √(2n); what other people added makes the latter larger.
     """
-    variance = deviation**2
-    along = abs(float(rest @ exact)) / math.sqrt(variance * max(float(exact @ exact), 1.0))
-    excess = (float(rest @ rest) / variance - len(rest)) / math.sqrt(2 * len(rest))
-    return max(along, excess)
+
+    along: float = 0.0  # Σ ⟨y − s, s⟩
+    squares: float = 0.0  # Σ ‖s‖²
+    rest: float = 0.0  # Σ ‖y − s‖²
+    numbers: int = 0
+
+    def add(self, rest: Floats, exact: Floats) -> None:
+        """Add what ``exact``, s, leaves of a sum."""
+        self.along += float(rest @ exact)
+        self.squares += float(exact @ exact)
+        self.rest += float(rest @ rest)
+        self.numbers += len(rest)
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether noise alone would hardly leave so much, or nothing was added at all."""
+        if not self.squares > 0:
+            return True
+        excess = (self.rest - self.numbers) / math.sqrt(2 * self.numbers)
+        return not max(abs(self.along) / math.sqrt(self.squares), excess) <= _SURELY
 
 
 def finite(content: Any) -> Any:

@@ -61,8 +61,9 @@ class Membership:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What is claimed of the attacked sums: (ε, δ), and μ, by how many deviations of the noise
-    they may differ with and without a user.
+    """What is claimed of the attacked sums.
+
+    ``distance`` is μ: by how many deviations of the noise they may differ with and without a user.
     """
 
     epsilon: float

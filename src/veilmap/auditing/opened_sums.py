@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from veilmap._util.arrays import Bools, Floats, Ints
 from veilmap.attacks import PriorOnly
 from veilmap.attacks.membership import membership_score
 from veilmap.attacks.sum_location import LeftOver, SumMatchedFilter
-from veilmap.auditing.measured import SURELY, Located, deviations_off, finite
+from veilmap.auditing.measured import Fit, Located, finite
 from veilmap.auditing.membership import Allowed, Membership, Scored, Scores
 from veilmap.data.folders import Crowd
 from veilmap.errors import ConfigurationError
@@ -135,6 +135,7 @@ class _Sums:
     data: Crowd
     seed: int | None
     targets: tuple[ClientId, ...]
+    fit: Fit = field(default_factory=Fit)  # of the data to the rounds looked at
 
     @classmethod
     def of(cls, transcript: Transcript, data: Crowd, seed: int | None) -> "_Sums":
@@ -169,10 +170,11 @@ class _Sums:
             own[[self._row[clients.ids[i]] for i in some]] = added[some] / deviation
         rest = self._opened(seen) - total
         rest[:cells] = self.mechanism.centred(rest[:cells])
-        if not deviations_off(rest, total, deviation) < SURELY:
+        self.fit.add(rest / deviation, total / deviation)
+        if self.fit.is_refuted:
             raise ConfigurationError(
-                f"the truth is not what round {number + 1} was trained on: name the run's own"
-                " measurements, or give only places",
+                "the truth is not what the run was trained on: name its own measurements, or give"
+                " only places",
                 "truth",
             )
         there = set(seen.clients)

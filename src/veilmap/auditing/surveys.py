@@ -13,7 +13,7 @@ from veilmap.attacks import PriorOnly
 from veilmap.attacks.membership import membership_score
 from veilmap.attacks.survey_location import Ground, SurveyMatchedFilter, crowd_centre
 from veilmap.auditing.canaries import CanaryBound, canary_bound
-from veilmap.auditing.measured import SURELY, Located, deviations_off, finite
+from veilmap.auditing.measured import Fit, Located, finite
 from veilmap.auditing.membership import Allowed, Membership, Scored, Scores
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -192,9 +192,9 @@ def check_origin(opened: OpenedSum, data: Measurements) -> None:
 
 def _check_sum(opened: OpenedSum, total: Ints) -> None:
     """Refuse data whose sum is not in the opened one, as far as noise lets that be seen."""
-    exact = total.astype(np.float64)
-    off = deviations_off(opened.total - exact, exact, opened.deviation)
-    if not exact.any() or off > SURELY:
+    fit, exact = Fit(), total / opened.deviation
+    fit.add(opened.total / opened.deviation - exact, exact)
+    if fit.is_refuted:
         raise ConfigurationError(
             "data are not those that were summed, or the sum has more noise than its design says",
             "data",

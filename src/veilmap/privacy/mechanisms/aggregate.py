@@ -48,6 +48,7 @@ ROOM = 1 / 16
 
 # Until `fitted` chooses: levels and bits that suit few users.
 _LEVELS, _BITS = 1024, 32
+_ROUNDINGS = 8  # that a mean is taken over
 _PARAMETER_BYTES = 4  # of each number that is no cell's: they are few, and all users' agree
 
 
@@ -214,24 +215,21 @@ class AggregateGaussian(Mechanism):
         )  # fmt: skip
 
     def contributions(self, raw: Contribution, draws: Sequence[Draw]) -> Array:
-        """What users add to a sum beside noise, of h and then of θ, (N, M + P).
+        """What users who take part add to a sum beside noise, of h and then of θ, (N, M + P).
 
-        Nobody knows the roundings of users who draw from the operating system: theirs is the mean
-        over all roundings.
+        Nobody knows how users round who draw from the operating system: theirs is the mean over
+        roundings.
         """
-        norms = finite_norms(np.ascontiguousarray(raw.height_gradient))
+        heights = np.ascontiguousarray(raw.height_gradient)
+        norms = finite_norms(heights)
         if all(draw.key is not None for draw in draws):
             return self._on_lattice(raw, norms, self.coins(draws).seeds)
-        cells = raw.height_gradient.shape[1]
-        axes = at_100_m(raw.laws, raw.theta_gradient.shape[1] - 2 * raw.laws)
-        theta = raw.theta_gradient @ axes.T
-        clips = self.summand(cells, 0).clip, self.theta_clip
-        scales = self.steps / self.clip, self._theta_scale * self.steps / self.clip
-        parts = zip((raw.height_gradient, theta), (norms, finite_norms(theta)), strict=True)
-        return np.hstack([
-            part * (scale * np.minimum(1.0, clip / np.maximum(lengths, 1e-300)))[:, None]
-            for (part, lengths), clip, scale in zip(parts, clips, scales, strict=True)
-        ])  # fmt: skip
+        # No formula has it: what is rounded at its bound may be made shorter, and rounded again.
+        some = np.arange(_ROUNDINGS * len(heights), dtype=np.uint64).reshape(_ROUNDINGS, -1)
+        total = self._on_lattice(raw, norms, some[0])
+        for seeds in some[1:]:
+            total += self._on_lattice(raw, norms, seeds)
+        return total / _ROUNDINGS
 
     def add_rest(
         self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
