@@ -28,7 +28,7 @@ CANARIES = 100_000
 MOST_SUMS = 50
 """Where one sum has too few points for all canaries, others are in further sums."""
 
-CANARIES_OF_ROUNDS = 10_000
+CANARIES_OF_ROUNDS = 20_000
 """Fewer do not show that half of the noise is missing at ε = 8, however they are guessed."""
 
 GUESSED = (0.01, 0.1)

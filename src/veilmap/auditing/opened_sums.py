@@ -24,6 +24,7 @@ from veilmap.privacy import accounting
 from veilmap.privacy.mechanisms import AggregateGaussian
 
 _FEWEST = 4  # users: two who took part, and two who did not
+_MOST = 1000
 _BLOCK_BYTES = 64e6  # of the contributions that are in memory at a time
 _TARGET_BYTES = 256e6  # of those of the attacked users
 
@@ -96,7 +97,8 @@ def audit_sums(transcript: Transcript, data: Crowd, seed: int | None) -> SumsAud
     Parameters
     ----------
     transcript : Transcript
-        Its ``targets`` are attacked, as many as memory has room for; all others count.
+        Of its ``targets`` at most a thousand are attacked, if memory has room for so many; all
+        others count.
     data : Measurements or MeasurementFolder
         Of all its users, as they were trained on.
     seed : int or None
@@ -144,8 +146,9 @@ class _Sums:
         known = set(data.users.tolist())
         if missing := [one for seen in rounds for one in seen.clients if one not in known]:
             raise ConfigurationError(f"the truth has no user {missing[0]} of this run", "truth")
-        wanted, room = transcript.wanted(rounds), int(_TARGET_BYTES / (4 * transcript.grid.cells))
-        order = np.random.default_rng(0).permutation(len(wanted))[: max(room, _FEWEST)]
+        wanted = transcript.wanted(rounds)
+        room = max(_FEWEST, min(_MOST, int(_TARGET_BYTES / (4 * transcript.grid.cells))))
+        order = np.random.default_rng(0).permutation(len(wanted))[:room]
         targets = tuple(wanted[i] for i in order)
         mechanism = cast("AggregateGaussian", transcript.mechanism)
         return cls(transcript, mechanism, data, seed, targets)

@@ -1,6 +1,7 @@
 """What attackers find out about participants of a survey: scored by the truth."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veilmap._util import checks
-from veilmap._util.arrays import Floats, Ints
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap.attacks import PriorOnly
 from veilmap.attacks.membership import membership_score
 from veilmap.attacks.survey_location import Ground, SurveyMatchedFilter, crowd_centre
@@ -19,7 +20,7 @@ from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.study import STUDY
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import Promise, gaussian_distance
+from veilmap.privacy.accounting import Promise, composed_epsilon, gaussian_distance
 from veilmap.surveys.aggregate import OpenedSum, summed
 from veilmap.surveys.contribution import Entries, entries, usable
 from veilmap.surveys.design import Survey
@@ -29,6 +30,8 @@ _FEWEST = 4  # participants: two who took part, and two who did not
 AREA = "the area"
 SUM = "the sum and the map"
 OTHERS = "the sum, the map, and exactly what everybody else added"
+APART = "the difference of two sums, and exactly what the target adds"
+OWN_TWICE = "both sums, and exactly what everybody added; not whether the target took part"
 OWN = "the sum, and exactly what everybody added; not whether the target took part"
 
 
@@ -204,20 +207,47 @@ def _check_sum(opened: OpenedSum, total: Ints) -> None:
 def _membership(crowd: _Crowd) -> Membership:
     """Every other attacked participant is one of a survey that ran without them."""
     survey = crowd.opened.survey
-    scores = Scores(
-        _scored(crowd.own[::2], crowd.left, survey.numbers),
-        _scored(crowd.own[1::2], lambda _: crowd.noise, survey.numbers),
-    )
     distance = gaussian_distance(survey.deviation, survey.clip)
+    scores = _halves(crowd.own, crowd.noise.total, crowd.opened.deviation, survey.numbers)
     return Membership.of(OWN, scores, Allowed(survey.epsilon, survey.delta, distance))
 
 
-def _scored(some: Sequence[Entries], left: Callable[[Entries], OpenedSum], numbers: int) -> Scored:
-    """Scores of some participants, each by what is ``left`` of the sum."""
-    variance = left(some[0]).deviation ** 2
-    match = np.array([left(own).total[own.numbers] @ own.values for own in some]) / variance
-    squares = np.array([own.values @ own.values for own in some]) / variance
-    return Scored(membership_score(match, squares), directions(some, numbers))
+def audit_two(
+    first: OpenedSum, second: OpenedSum, data: Measurements, *, users: int | None = 1000
+) -> tuple[Membership, Membership]:
+    """What two surveys with the same points tell of people who read the same for both.
+
+    First what their difference tells somebody who knows nobody of those who are missing in the
+    second, against those who are in neither, beside what the first allows; then what both sums tell
+    somebody who knows everybody else of who is in both, beside what both together allow.
+    """
+    crowds = [_Crowd.of(one, data, users) for one in (first, second)]
+    if not np.array_equal(crowds[0].total, crowds[1].total):
+        raise ConfigurationError("the second survey adds up other contributions", "second")
+    own, numbers, delta = crowds[0].own, first.survey.numbers, first.survey.delta
+    of_noise = [(one.survey.deviation, one.survey.clip) for one in (first, second)]
+    distances = [gaussian_distance(*one) for one in of_noise]
+    alone = Allowed(first.survey.epsilon, delta, distances[0])
+    both = Allowed(composed_epsilon(of_noise, delta), delta, math.hypot(*distances))
+    noise = [one.noise.total for one in crowds]
+    apart = math.hypot(first.deviation, second.deviation)
+    # Of v in both, y₁ and y₂ tell what their mean does that weighs each by 1/σ².
+    shares = np.array([1 / one.deviation**2 for one in (first, second)])
+    mean, deviation = shares @ noise / shares.sum(), 1 / math.sqrt(shares.sum())
+    return (
+        Membership.of(APART, _halves(own, noise[0] - noise[1], apart, numbers), alone),
+        Membership.of(OWN_TWICE, _halves(own, mean, deviation, numbers), both),
+    )
+
+
+def _halves(own: Sequence[Entries], noise: Array, deviation: float, numbers: int) -> Scores:
+    """Scores where every other one of some participants added to noise."""
+    match = np.array([noise[one.numbers] @ one.values for one in own]) / deviation**2
+    squares = np.array([one.values @ one.values for one in own]) / deviation**2
+    match[::2] += squares[::2]
+    score = membership_score(match, squares)
+    there, away = (Scored(score[at::2], directions(own[at::2], numbers)) for at in (0, 1))
+    return Scores(there, away)
 
 
 def directions(some: Sequence[Entries], numbers: int) -> Any:
