@@ -4,6 +4,7 @@ python benchmarks/definition.py numbers
 python benchmarks/definition.py attack
 python benchmarks/definition.py attack --quick
 python benchmarks/definition.py audit
+python benchmarks/definition.py places
 python benchmarks/definition.py canaries
 python benchmarks/definition.py active
 python benchmarks/definition.py surveys
@@ -18,9 +19,9 @@ data and how the victim rounds: more than anybody has. No noise is to spare: eve
 the noise is made for that. `attack` takes five minutes on one core, with --quick half a minute.
 
 The others set measured power beside what is allowed: `audit` trains for `vm.audit`, whose
-adversary knows everybody else; `canaries` bounds ε from below, as claimed and with half of the
-noise; `active` sends a map in which one user's links alone have gradients; `surveys` compares two
-surveys of the same people.
+adversary knows everybody else, and `places` says where it places users; `canaries` bounds ε from
+below, as claimed and with half of the noise; `active` sends a map in which one user's links alone
+have gradients; `surveys` compares two surveys of the same people.
 """
 
 import argparse
@@ -335,6 +336,27 @@ def audit() -> None:
         print_power([sums.membership for sums in told])
 
 
+def places() -> None:
+    """Where `Differencing` and somebody who knows everybody else place users of city 0."""
+    scene = vm.Scene.synthetic(0)
+    for users, epsilon, missing in ((1000, 8.0, 0.0), (1000, 8.0, 0.05), (3000, 8.0, 0.0)):
+        data = scene.measure(users, 200, seed=0)
+        run = vm.train(
+            data,
+            scene.grid,
+            rounds=60,
+            seed=0,
+            mechanism=vm.AggregateGaussian(epsilon=epsilon, delta=DELTA),
+            participation=vm.Participation(dropout=missing),
+            recording=vm.Recording(keep_uploads="all"),
+        )
+        found = vm.audit(run, data, users=300)
+        assert found.sums is not None
+        print(f"N = {users}, ε = {epsilon:g}, {missing:g} missing: RMSE / guessing's", end=" ")
+        print(f"{found.sums.closest_rmse:.3f}, of differencing {found.closest_rmse:.3f};", end=" ")
+        print(f"AUC {found.sums.membership.auc}")
+
+
 def print_power(told: Sequence[Membership]) -> None:
     """Means over trainings with noise of their own, beside what is allowed."""
     first = told[0]
@@ -554,6 +576,7 @@ def timing() -> None:
 OTHERS = {
     "numbers": numbers,
     "audit": audit,
+    "places": places,
     "canaries": canaries,
     "active": active,
     "surveys": surveys,
