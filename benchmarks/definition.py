@@ -3,6 +3,11 @@
 python benchmarks/definition.py numbers
 python benchmarks/definition.py attack
 python benchmarks/definition.py attack --quick
+python benchmarks/definition.py audit
+python benchmarks/definition.py places
+python benchmarks/definition.py canaries
+python benchmarks/definition.py active
+python benchmarks/definition.py surveys
 python benchmarks/definition.py timing
 
 `numbers` computes the figures of the proof (docs/proof.md), `timing` how much an answer's time
@@ -12,30 +17,39 @@ subtracts the exact contributions of all others from every opened sum and decide
 victim's data are in it, and (b) which of some known candidates they are. It knows the candidates'
 data and how the victim rounds: more than anybody has. No noise is to spare: everybody answers, and
 the noise is made for that. `attack` takes five minutes on one core, with --quick half a minute.
+
+The others set measured power beside what is allowed: `audit` trains for `vm.audit`, whose
+adversary knows everybody else, and `places` says where it places users; `canaries` bounds ε from
+below, as claimed and with half of the noise; `active` sends a map in which one user's links alone
+have gradients; `surveys` compares two surveys of the same people.
 """
 
 import argparse
+import itertools
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.stats import beta, norm, spearmanr
 
 import veilmap as vm
+from veilmap.auditing.canaries import canary_bound_of_rounds
+from veilmap.auditing.measured import Measured, Z
+from veilmap.auditing.membership import Membership, auc_allowed, found_allowed
+from veilmap.auditing.surveys import audit_two
 from veilmap.federation import SeenSum
 from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast
-from veilmap.model.propagation import at_100_m
 from veilmap.privacy import accounting, noise
 from veilmap.privacy.mechanisms.fitting import fitted
 from veilmap.privacy.mechanisms.lattice import discrete_gaussian
 from veilmap.privacy.mechanisms.sums import Coins
 from veilmap.privacy.noise import Draw
+from veilmap.surveys.design import stations_of
 
 CITY, CELL, LINKS = 1, 10.0, 25
 ROUNDS, DELTA = 20, 1e-6
@@ -48,6 +62,10 @@ SEEDS = 1_000_000
 THRESHOLDS = (0.0, 1.0, 1.5, 2.0, 2.5)
 FALSE_ALARMS = 0.01
 TIMES = 40
+TRAININGS = 5
+ACTIVE_TRIALS = 300
+NEAR = 30.0  # metres
+SHARPEST = 10.0  # per metre, that `Broadcast.check` lets pass
 
 # What multiplies μ², with n = 18 shares of noise needed where 20 nodes are asked.
 FACTORS = {
@@ -171,7 +189,7 @@ def attacked(
     matches, squares = np.zeros((2, setting.candidates))
     for seen in run.transcript.rounds.values():
         assert isinstance(seen, SeenSum)
-        theirs = contributions(suspects, seen.broadcast)
+        theirs = suspects.contributions(seen.broadcast).astype(np.float64)
         variance = setting.users * _share_deviation(mechanism, seen.broadcast) ** 2
         matches += theirs @ _left_over(seen, others) / variance
         squares += np.einsum("km,km->k", theirs, theirs) / variance
@@ -180,33 +198,15 @@ def attacked(
     return Trial(present, float(matches[truth] / length), length, guess, truth)
 
 
-def contributions(clients: Clients, broadcast: Broadcast) -> NDArray[np.float64]:
-    """What users add to a sum beside noise, (n, M + P): their answers less their own noise."""
-    assert isinstance(clients.mechanism, vm.AggregateGaussian)
-    updates, _ = clients.answer(broadcast)
-    sampler = discrete_gaussian(_share_deviation(clients.mechanism, broadcast))
-    sent = np.array(
-        [np.append(update.height_gradient, update.theta_gradient) for update in updates]
-    )
-    for row, client in enumerate(clients.ids):
-        draw = noise.draw(clients.seed, client, broadcast.round)
-        sent[row] -= sampler.sample(sent.shape[1], draw)
-    return sent.astype(np.float64)
-
-
 def _left_over(seen: SeenSum, others: Clients) -> NDArray[np.float64]:
     """The opened sum on the lattice without the others: noise, and the victim if it is there."""
-    mechanism = others.mechanism
+    mechanism, radio_map = others.mechanism, seen.broadcast.radio_map
     assert isinstance(mechanism, vm.AggregateGaussian)
-    assert mechanism.bits is not None
-    # What `AggregateGaussian.read` makes of a sum, undone.
-    steps = seen.weight * mechanism.steps / mechanism.clip
-    theta = at_100_m(seen.broadcast.radio_map.propagation.laws) @ seen.theta_gradient
-    theta *= mechanism.theta_share * mechanism.clip / mechanism.theta_clip
-    rest = np.rint(steps * np.append(seen.height_gradient, theta))
-    rest -= contributions(others, seen.broadcast).sum(axis=0)
-    cells, half = len(seen.height_gradient), 2.0 ** (mechanism.bits - 1)
-    rest[:cells] = (rest[:cells] + half) % (2 * half) - half
+    laws = radio_map.propagation.laws
+    rest = mechanism.opened(seen.height_gradient, seen.theta_gradient, seen.weight, laws)
+    rest -= others.contributions(seen.broadcast).sum(axis=0)
+    cells = radio_map.trained_cells
+    rest[:cells] = mechanism.centred(rest[:cells])
     return rest
 
 
@@ -214,14 +214,6 @@ def _share_deviation(mechanism: vm.AggregateGaussian, broadcast: Broadcast) -> f
     radio_map = broadcast.radio_map
     return mechanism.share_deviation(
         radio_map.trained_cells, len(radio_map.theta), broadcast.cohort
-    )
-
-
-def most_power(false_alarms: float, epsilon: float, delta: float) -> float:
-    """What (ε, δ) allows any test: P(alarm | present) for so much P(alarm | absent)."""
-    return min(
-        math.exp(epsilon) * false_alarms + delta,
-        1 - math.exp(-epsilon) * (1 - false_alarms - delta),
     )
 
 
@@ -233,16 +225,6 @@ def gaussian_power(false_alarms: float, distance: float) -> float:
 def distance_allowed(mechanism: vm.AggregateGaussian, rounds: int) -> float:
     """μ√T: deviations between the sums with and without a user of the largest contribution."""
     return accounting.guarantee_of(mechanism).distance * math.sqrt(rounds)
-
-
-def epsilon_of_distance(distance: float, delta: float) -> float:
-    """ε of normal distributions so many deviations apart (Balle and Wang, ICML 2018)."""
-
-    def above(epsilon: float) -> float:
-        low, high = distance / 2 - epsilon / distance, -distance / 2 - epsilon / distance
-        return float(norm.cdf(low) - np.exp(epsilon + norm.logcdf(high))) - delta
-
-    return float(brentq(above, 0.0, 10 * distance * (distance + 5))) if above(0.0) > 0 else 0.0
 
 
 def least_epsilon(present: NDArray[np.float64], absent: NDArray[np.float64], delta: float) -> float:
@@ -284,7 +266,7 @@ def summary(
         "AUC allowed": float(norm.cdf(allowed / math.sqrt(2))),
         "alarms, absent": float(np.mean(absent > threshold)),
         "alarms, present": float(np.mean(present > threshold)),
-        "allowed by (ε, δ)": most_power(FALSE_ALARMS, claimed.epsilon, claimed.delta),
+        "allowed by (ε, δ)": found_allowed(FALSE_ALARMS, claimed.epsilon, claimed.delta),
         "allowed by ρ": gaussian_power(FALSE_ALARMS, allowed),
         "distance": distance,
         "its deviation": spread,
@@ -292,13 +274,13 @@ def summary(
         "its largest without noise": max(trial.length for trial in trials),
         "distance allowed": allowed,
         "ε at least, any noise": least_epsilon(present, absent, claimed.delta),
-        "ε at least, normal noise": epsilon_of_distance(
+        "ε at least, normal noise": accounting.epsilon_of_distance(
             max(distance - norm.ppf(CONFIDENCE) * spread, 1e-3), claimed.delta
         ),
         "ε claimed": accounting.epsilon(claimed, setting.rounds, claimed.delta),
         "right place": float(np.mean(guesses == truths)),
         "by guessing": chance,
-        "place allowed by (ε, δ)": most_power(chance, claimed.epsilon, claimed.delta),
+        "place allowed by (ε, δ)": found_allowed(chance, claimed.epsilon, claimed.delta),
         "place allowed by ρ": gaussian_power(chance, allowed),
         "median error, m": float(np.median(off)),
         "middle of the map, m": float(np.median(middle)),
@@ -327,6 +309,220 @@ def attack(quick: bool) -> None:
         print(f"\nN = {users}, ε = {epsilon:g}, {share:g} of the claimed noise")
         for name, value in summary(setting, claimed, trials).items():
             print(f"  {name:26s} {value:.3g}")
+
+
+def audit() -> None:
+    """Power of who knows everybody else, over some trainings of each setting."""
+    for users, epsilon in ((200, 8.0), (200, 2.0), (1000, 8.0), (1000, 2.0), (3000, 8.0)):
+        setting, told = Setting(users, candidates=1), []
+        for seed in range(TRAININGS):
+            run = vm.train(
+                setting.data,
+                setting.scene.grid,
+                rounds=setting.rounds,
+                seed=seed,
+                mechanism=vm.AggregateGaussian(epsilon=epsilon, delta=DELTA, dropout=0.0),
+                recording=vm.Recording(keep_uploads="all"),
+            )
+            sums = vm.audit(run, setting.data, users=users).sums
+            assert sums is not None
+            told.append(sums)
+        ratio = np.mean([sums.closest_rmse for sums in told])
+        lengths = max(sums.distance_largest for sums in told), told[0].distance_allowed
+        print(
+            f"\nN = {users}, ε = {epsilon:g}: distance {lengths[0]:.3f} of {lengths[1]:.3f}", end=""
+        )
+        print(f", RMSE / guessing's {ratio:.3f}")
+        print_power([sums.membership for sums in told])
+
+
+def places() -> None:
+    """Where `Differencing` and somebody who knows everybody else place users of city 0."""
+    scene = vm.Scene.synthetic(0)
+    for users, epsilon, missing in ((1000, 8.0, 0.0), (1000, 8.0, 0.05), (3000, 8.0, 0.0)):
+        data = scene.measure(users, 200, seed=0)
+        run = vm.train(
+            data,
+            scene.grid,
+            rounds=60,
+            seed=0,
+            mechanism=vm.AggregateGaussian(epsilon=epsilon, delta=DELTA),
+            participation=vm.Participation(dropout=missing),
+            recording=vm.Recording(keep_uploads="all"),
+        )
+        found = vm.audit(run, data, users=300)
+        assert found.sums is not None
+        print(f"N = {users}, ε = {epsilon:g}, {missing:g} missing: RMSE / guessing's", end=" ")
+        print(f"{found.sums.closest_rmse:.3f}, of differencing {found.closest_rmse:.3f};", end=" ")
+        print(f"AUC {found.sums.membership.auc}")
+
+
+def print_power(told: Sequence[Membership]) -> None:
+    """Means over trainings with noise of their own, beside what is allowed."""
+    first = told[0]
+    for name, each, allowed, of_noise in (
+        ("AUC", [one.auc for one in told], first.auc_allowed, first.auc_of_noise),
+        (
+            "found at 5 %",
+            [one.found_at_5_percent for one in told],
+            first.found_at_5_percent_allowed,
+            first.found_at_5_percent_of_noise,
+        ),
+    ):
+        value, error = np.mean([one.value for one in each]), _error(each)
+        print(f"  {name:13s} {value:.4f} ± {error:.4f} (standard error);", end=" ")
+        print(f"(ε, δ) allows {allowed:.4f}, {(allowed - value) / error:.1f} errors more;", end=" ")
+        print(f"the noise {of_noise:.4f}")
+
+
+def _error(measured: Sequence[Measured]) -> float:
+    """Of the mean of independent figures, from their intervals."""
+    each = [(one.high - one.low) / (2 * Z) for one in measured]
+    return float(np.linalg.norm(each)) / len(each)
+
+
+def canaries() -> None:
+    """Lower bounds of ε for rounds, as claimed and with half of the noise."""
+    users, rounds, grid = 1000, 60, vm.Grid(3.0, (100, 100))
+    for epsilon in (8.0, 2.0):
+        asked = vm.AggregateGaussian(epsilon=epsilon, delta=DELTA)
+        claimed = fitted(accounting.calibrated(asked, rounds), users)
+        for share in (1.0, 0.5):
+            started = time.perf_counter()
+            noisy = claimed.with_noise(share * claimed.noise_on_sum)
+            bound = canary_bound_of_rounds(noisy, grid, users, rounds, seed=0)
+            print(f"ε = {epsilon:g}, {share:g} of its noise: {bound.canaries} canaries,", end=" ")
+            print(f"{bound.right} of {bound.guesses} guesses right,", end=" ")
+            print(f"ε at least {bound.epsilon_at_least:.2f};", end=" ")
+            print(f"whatever the noise {bound.epsilon_at_least_of_any:.2f}", end=" ")
+            print(f"({time.perf_counter() - started:.0f} s)", flush=True)
+
+
+def loneliest(setting: Setting) -> int:
+    """The user furthest from all others, whom a map can be made for best."""
+    xy = setting.data.mean_positions()[: setting.users]
+    apart = np.linalg.norm(xy[:, None] - xy, axis=2) + 1e9 * np.eye(len(xy))
+    return int(apart.min(axis=1).argmax())
+
+
+def active_map(setting: Setting, claimed: vm.AggregateGaussian, victim: int) -> vm.RadioMap:
+    """A map that `Broadcast.check` lets pass, in which hardly anybody has a gradient but one.
+
+    All is far below ground, where links are clear and nothing moves them, but for one cell: of
+    those near the victim, and of some heights, the one that moves the victim and fewest others.
+    Laws are so wrong that any gradient exceeds the clip.
+    """
+    grid, links = setting.scene.grid, setting.data.links.users_between(0, setting.users)
+    start = vm.NoiseAwareStep().start(grid).radio_map
+    everybody = Clients(setting.data.users[: setting.users].tolist(), links, claimed, 0)
+    apart = np.linalg.norm(grid.centres - links.mean_positions()[victim], axis=1)
+    found = []
+    for cell in np.flatnonzero(apart < NEAR):
+        for height, gain in itertools.product((1.5, 2.0, 3.0), (0.0, 500.0)):
+            heights = np.where(np.arange(grid.cells) == cell, height, -50.0)
+            wrong = replace(start.propagation, los_intercept=gain)
+            made = replace(start, heights=heights, propagation=wrong, sharpness=SHARPEST)
+            added = everybody.contributions(Broadcast(0, made, setting.users))[:, : grid.cells]
+            lengths = np.linalg.norm(added, axis=1)
+            found.append((lengths[victim], lengths.sum() / max(lengths[victim], 1e-30), made))
+    enough = 0.9 * max(length for length, _, _ in found)
+    return min((one for one in found if one[0] >= enough), key=lambda one: one[1])[2]
+
+
+@dataclass(frozen=True)
+class Active:
+    """What a server sees that sends one map in all rounds and looks for one user, in sums of h.
+
+    Attributes
+    ----------
+    distance : float
+        By how many deviations of the noise the victim moves all sums together.
+    others : float
+        What all others add, added up, over what the victim does: where that is little, it need not
+        be known.
+    scores : (trials,) array
+        Of somebody who does not; trials with even numbers have the victim in.
+    """
+
+    distance: float
+    others: float
+    scores: NDArray[np.float64]
+
+
+def seen_with(
+    radio_map: vm.RadioMap,
+    setting: Setting,
+    claimed: vm.AggregateGaussian,
+    victim: int,
+    trials: int,
+) -> Active:
+    """Let users answer the map round after round, and the victim in every other trial."""
+    first = Broadcast(0, radio_map, setting.users)
+    first.check()
+    ids, cells = setting.data.users[: setting.users].tolist(), radio_map.trained_cells
+    everybody = Clients(ids, setting.data.links.users_between(0, len(ids)), claimed, 0)
+    added = everybody.contributions(first)[:, :cells].astype(np.float64)
+    length = float(np.linalg.norm(added[victim]))
+    along = added[victim] / length
+    on_sum = math.sqrt(setting.users * setting.rounds) * _share_deviation(claimed, first)
+    scores, seed = np.zeros(trials), int(SEEDS * claimed.epsilon)  # of its own, as in `attack`
+    for trial in range(trials):
+        draws = [noise.draw(seed + trial, ids[victim], number) for number in range(setting.rounds)]
+        kept = OneAbsent(
+            **{own.name: getattr(claimed, own.name) for own in fields(claimed)},
+            absent=frozenset(draws if trial % 2 else ()),
+        )
+        crowd = replace(everybody, mechanism=kept, seed=seed + trial)
+        for number in range(setting.rounds):
+            updates, _ = crowd.answer(replace(first, round=number))
+            scores[trial] += sum(update.height_gradient @ along for update in updates)
+    others = float(np.linalg.norm(added, axis=1).sum()) / length - 1
+    return Active(length * setting.rounds / on_sum, others, scores / on_sum)
+
+
+def active() -> None:
+    """Power over a user whose links alone have gradients, of somebody who knows nobody."""
+    for epsilon in (8.0, 2.0):
+        setting = Setting(200, candidates=1)
+        claimed = promised(setting, epsilon)
+        allowed = distance_allowed(claimed, setting.rounds)
+        start, victim = vm.NoiseAwareStep().start(setting.scene.grid).radio_map, loneliest(setting)
+        print(f"N = {setting.users}, ε = {epsilon:g}: {allowed:.3f} deviations allowed")
+        for name, sent, trials in (
+            ("the first map", start, 2),
+            ("the active map", active_map(setting, claimed, victim), ACTIVE_TRIALS),
+        ):
+            found = seen_with(sent, setting, claimed, victim, trials)
+            print(
+                f"  {name}: {found.distance:.3f}; all others add {found.others:.3g} times as much"
+            )
+        there, away = found.scores[::2], found.scores[1::2]
+        print(f"  AUC {np.mean(there[:, None] > away):.3f} in {len(found.scores)} trials;", end=" ")
+        print(f"the noise allows {norm.cdf(allowed / math.sqrt(2)):.3f},", end=" ")
+        print(f"(ε, δ) {auc_allowed(epsilon, DELTA):.4f}")
+
+
+def surveys() -> None:
+    """What two surveys of the same people tell, one of them without somebody or both with."""
+    setting = Setting(1000, candidates=1)
+    west, east, south, north = setting.scene.grid.extent
+    data, area = setting.data, (west, south, east, north)
+    for epsilon in (2.0, 8.0):
+        places, ids = data.stations
+        design = vm.Survey.design(
+            area, stations_of(places, ids), participants=setting.users, epsilon=epsilon, delta=DELTA
+        )
+        for name, seeds in (("missing in the second", 0), ("in both", 1)):
+            pairs = [
+                audit_two(
+                    vm.survey(data, design, seed=2 * seed).opened,
+                    vm.survey(data, replace(design, id="again"), seed=2 * seed + 1).opened,
+                    data,
+                )
+                for seed in range(TRAININGS)
+            ]
+            print(f"\nN = {setting.users}, ε = {epsilon:g} each: {name}")
+            print_power([pair[seeds] for pair in pairs])
 
 
 def numbers() -> None:
@@ -376,17 +572,28 @@ def timing() -> None:
     print(f"rank correlation with cells crossed {spearmanr(seconds, crossed).statistic:.2f}")
 
 
+OTHERS = {
+    "numbers": numbers,
+    "audit": audit,
+    "places": places,
+    "canaries": canaries,
+    "active": active,
+    "surveys": surveys,
+    "timing": timing,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("what", choices=("numbers", "attack", "timing"))
+    parser.add_argument("what", choices=("attack", *OTHERS))
     parser.add_argument("--quick", action="store_true", help="few trials, and of 200 users only")
     given = parser.parse_args()
     if given.what == "attack":
         attack(given.quick)
     else:
-        {"numbers": numbers, "timing": timing}[given.what]()
+        OTHERS[given.what]()
 
 
 if __name__ == "__main__":

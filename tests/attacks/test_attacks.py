@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from scipy.stats import norm
 
 import naive
 import veilmap as vm
@@ -25,9 +26,10 @@ from veilmap.attacks import (
     WeightedCentroid,
 )
 from veilmap.attacks.base import medians
-from veilmap.attacks.candidates import Candidates, _coarse, block_of_cell, expected_gradients
+from veilmap.attacks.candidates import Candidates, block_of_cell, coarser, expected_gradients
 from veilmap.attacks.matched_filter import added
 from veilmap.attacks.plane_subtraction import noise_variances
+from veilmap.attacks.sum_location import LeftOver, SumMatchedFilter
 from veilmap.errors import ConfigurationError, DataError
 from veilmap.federation import SeenRound, SeenSum, Transcript
 from veilmap.model.filtering import filtered
@@ -302,9 +304,9 @@ def test_the_defence_is_broken_by_attackers_who_know_it(city):
 
 
 def test_large_grids_get_coarser_candidates():
-    assert _coarse(GRID) is GRID
+    assert coarser(GRID, 10_000) is GRID
     large = vm.Grid(1.0, (301, 250), (5.0, 6.0))
-    coarse = _coarse(large)
+    coarse = coarser(large, 10_000)
     assert coarse.cells <= 10_000
     assert coarse.cell_size == 3.0
     assert coarse.extent[0] == 5.0
@@ -453,3 +455,54 @@ def test_powers_by_squaring_are_powers(power):
     found = WeightedCentroid(power).positions(uploads, transcript)
     size = np.abs(uploads) / np.abs(uploads).max(axis=1, keepdims=True)
     np.testing.assert_allclose(found, centroids(size**power, grid), rtol=1e-12)
+
+
+# What everybody else's contributions leave of a sum.
+
+
+def left_over(transcript, noise_share, width=0.0):
+    """What others leave of one round's sum, for each user, with noise of a share of the clip."""
+    seen = transcript.uploads(0)
+    grid, users = transcript.grid, len(seen.clients)
+    mechanism = vm.AggregateGaussian(clip=transcript.mechanism.clip, noise_multiplier=1.0)
+    clip = mechanism.summand(grid.cells, 0).clip
+    added = filtered(seen.uploads, grid.shape, width)
+    lengths = np.linalg.norm(added, axis=1, keepdims=True)
+    added *= np.minimum(1, clip / np.maximum(lengths, 1e-30))
+    deviation = noise_share * clip
+    noisy = added + np.random.default_rng(0).normal(0, deviation, (users, grid.cells))
+    broadcast = replace(seen.broadcast, filter_width=width)
+    attack = SumMatchedFilter.of(replace(transcript, mechanism=mechanism))
+    return attack, LeftOver(broadcast, noisy.astype(np.float32), deviation), seen.clients
+
+
+@pytest.mark.parametrize("width", [0.0, 2.1])
+def test_a_user_is_found_in_what_others_leave_without_noise_and_with_it_is_not(
+    city, open_run, width
+):
+    scene, _, truth = city
+    quiet, loud = (left_over(open_run.transcript, share, width) for share in (1e-3, 3.0))
+    attack, left, clients = quiet
+    belief = attack.posterior(clients, attack.evidence(left))
+    xy = np.array([truth[client] for client in clients])
+    off = np.linalg.norm(belief.modes() - xy, axis=1)
+    assert np.median(off) < 2 * attack.candidates.grid.cell_size
+    attack, left, _ = loud
+    belief = attack.posterior(clients, attack.evidence(left))
+    guess = np.linalg.norm(xy - scene.grid.centres.mean(axis=0), axis=1)
+    assert rms(np.linalg.norm(belief.means() - xy, axis=1)) > 0.9 * rms(guess)
+
+
+@pytest.mark.parametrize("width", [0.0, 2.1])
+def test_evidence_of_what_others_leave_is_a_ratio_of_normal_densities(open_run, width):
+    attack, left, _ = left_over(open_run.transcript, 0.5, width)
+    evidence, grid = attack.evidence(left), open_run.transcript.grid
+    clip = attack.mechanism.summand(grid.cells, 0).clip
+    (first, *_) = attack.candidates.templates(left.broadcast.radio_map)
+    for place in (0, 17, 111):
+        added = filtered(first.expected[[place]], grid.shape, width)[0]
+        added *= min(1, clip / np.linalg.norm(added)) * 0.9
+        apart = norm.logpdf(left.heights, added, left.deviation)
+        apart -= norm.logpdf(left.heights, 0, left.deviation)
+        expected = apart.sum(axis=1)
+        np.testing.assert_allclose(evidence[:, place], expected, rtol=1e-3, atol=1e-3)

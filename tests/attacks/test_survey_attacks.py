@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import crowds
+from veilmap.attacks.membership import membership_score
 from veilmap.attacks.survey_location import (
     Ground,
     SurveyMatchedFilter,
@@ -14,7 +15,6 @@ from veilmap.attacks.survey_location import (
     _bessel,
     crowd_centre,
 )
-from veilmap.attacks.survey_membership import membership_score
 from veilmap.surveys.aggregate import OpenedSum, opened, summed
 from veilmap.surveys.contribution import entries
 from veilmap.surveys.surveying import survey
@@ -76,15 +76,20 @@ def test_in_noise_alone_nobody_is_found(town):
     assert np.mean(errors[:, 0] < 50) < area + 5 * math.sqrt(area * (1 - area) / 120)
 
 
+def score(left, own):
+    match, squares = left.total[own.numbers] @ own.values, own.values @ own.values
+    return membership_score(match / left.deviation**2, squares / left.deviation**2)
+
+
 def test_membership_scores_are_normal_around_what_the_noise_lets_through(town):
     design, _, each, _, _ = town
     nobody, trials = np.zeros(design.numbers, dtype=np.int64), 300
     absent, present = np.empty((2, trials))
     for trial in range(trials):
         own, noise = each[trial], opened(design, nobody, 1, trial)
-        absent[trial] = membership_score(noise, own)
+        absent[trial] = score(noise, own)
         noise.total[own.numbers] += own.values
-        present[trial] = membership_score(noise, own)
+        present[trial] = score(noise, own)
     length = np.array([np.linalg.norm(own.values) for own in each[:trials]])
     assert (present - absent) == pytest.approx(length / design.deviation)
     assert abs(absent.mean()) < 5 / math.sqrt(trials)

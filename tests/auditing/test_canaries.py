@@ -1,4 +1,4 @@
-"""Lower bounds of ε: published figures, validity, and surveys with the noise they claim or less."""
+"""Lower bounds of ε: published figures, validity, and sums with the noise they claim or less."""
 
 import math
 from dataclasses import replace
@@ -9,16 +9,22 @@ from scipy.stats import binom
 
 import crowds
 import veilmap as vm
+from refusals import refused
 from veilmap.auditing import canaries
 from veilmap.auditing.canaries import (
     CANARIES,
+    CANARIES_OF_ROUNDS,
     _readings,
     canary_bound,
+    canary_bound_of_rounds,
     least_distance,
     least_epsilon,
     played,
 )
+from veilmap.errors import ConfigurationError
+from veilmap.privacy import accounting
 from veilmap.privacy.accounting import epsilon_of_distance, gaussian_distance, gaussian_epsilon
+from veilmap.privacy.mechanisms.fitting import fitted
 from veilmap.surveys.aggregate import opened
 from veilmap.surveys.contribution import contribution
 from veilmap.surveys.design import Survey, stations_of
@@ -168,3 +174,86 @@ def test_a_design_with_few_points_has_fewer_canaries():
     bound = canary_bound(survey, seed=0)
     assert bound.canaries == 50 * 2 * 3 * 4
     assert 0 <= bound.epsilon_at_least < 2
+
+
+# Training in rounds.
+
+GRID, COHORT, ROUNDS = vm.Grid(3.0, (32, 32)), 1000, 5
+
+
+def settled(epsilon, share=1.0):
+    """As `train` settles it, with a share of the noise that it claims."""
+    asked = accounting.calibrated(vm.AggregateGaussian(epsilon=epsilon, delta=1e-6), ROUNDS)
+    claimed = fitted(asked, COHORT)
+    return claimed.with_noise(share * claimed.noise_on_sum)
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 8.0])
+def test_of_rounds_epsilon_is_below_the_claim_and_above_it_with_the_noise_halved(epsilon):
+    for seed in (0, 1):
+        kept, broken = (
+            canary_bound_of_rounds(settled(epsilon, share), GRID, COHORT, ROUNDS, seed)
+            for share in (1.0, 0.5)
+        )
+        assert kept.canaries == CANARIES_OF_ROUNDS
+        assert 0.4 * epsilon < kept.epsilon_at_least < epsilon < broken.epsilon_at_least
+        assert 0 < kept.epsilon_at_least_of_any < kept.epsilon_at_least
+
+
+def test_of_rounds_scores_are_as_far_apart_as_the_noise_allows():
+    mechanism, answers = settled(2.0), 900
+    heads = np.random.default_rng(0).random(answers) < 0.5
+    training = canaries._Rounds(mechanism, GRID, COHORT, ROUNDS)
+    score = training.scores(heads, np.random.default_rng(1), seeded=True)
+    on_sum = mechanism.share_deviation(GRID.cells, 4, COHORT) * math.sqrt(answers * ROUNDS)
+    score *= answers * mechanism.steps / mechanism.clip / on_sum
+    allowed = mechanism.guarantee.distance * math.sqrt(ROUNDS)
+    # θ's share and the room for rounding are not used; means of 450 scores are 0.07 off together.
+    apart = score[heads].mean() - score[~heads].mean()
+    assert apart == pytest.approx(0.95 * allowed, abs=0.3)
+    assert score[heads].mean() == pytest.approx(-score[~heads].mean(), abs=0.3)
+    assert score[heads].std() == pytest.approx(1, abs=5 / math.sqrt(answers))
+
+
+def test_of_rounds_sums_are_those_of_single_answers_whatever_the_blocks(monkeypatch):
+    training = canaries._Rounds(settled(2.0), vm.Grid(3.0, (5, 7)), 60, 2)
+    heads = np.arange(20) % 3 == 0
+
+    def scores():
+        return training.scores(heads, np.random.default_rng(1), seeded=True)
+
+    whole = scores()
+    monkeypatch.setattr(canaries, "_BLOCK_BYTES", 8 * 35 * 7)
+    np.testing.assert_array_equal(scores(), whole)
+    assert (training.scores(~heads, np.random.default_rng(1), seeded=True) != whole).all()
+
+
+def test_of_rounds_more_canaries_than_answers_or_cells_are_in_further_trainings():
+    few = vm.Grid(3.0, (3, 5))
+    bound = canary_bound_of_rounds(settled(2.0), few, 30, 1, 0, canaries=40)
+    assert bound.canaries == 40
+    assert canaries._Rounds(settled(2.0), few, 30, 1).room == 15
+    assert canaries._Rounds(settled(2.0), GRID, 30, 1).room == 27  # 10 % may be missing
+
+
+def test_of_rounds_noise_without_a_seed_is_the_operating_systems():
+    training = canaries._Rounds(settled(2.0), vm.Grid(3.0, (3, 5)), 30, 1)
+    heads = np.ones(5, dtype=bool)
+    first, second = (
+        training.scores(heads, np.random.default_rng(0), seeded=False) for _ in range(2)
+    )
+    assert (first != second).any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "rounds", "how_many", "parameter"),
+    [
+        ({"contribute": 0.5}, 1, 10, "mechanism"),
+        ({}, 0, 10, "rounds"),
+        ({}, 1, 0, "canaries"),
+    ],
+)
+def test_of_rounds_what_cannot_be_played_is_refused(changes, rounds, how_many, parameter):
+    mechanism = replace(settled(2.0), **changes)
+    with refused(ConfigurationError, parameter=parameter):
+        canary_bound_of_rounds(mechanism, GRID, COHORT, rounds, canaries=how_many)

@@ -18,9 +18,9 @@ from veilmap.auditing.membership import (
     auc_allowed,
     found_allowed,
 )
-from veilmap.auditing.surveys import _Crowd, _membership, audit_survey, check_origin
+from veilmap.auditing.surveys import _Crowd, _membership, audit_survey, audit_two, check_origin
 from veilmap.errors import ConfigurationError
-from veilmap.privacy.accounting import gaussian_distance, gaussian_epsilon
+from veilmap.privacy.accounting import composed_epsilon, gaussian_distance, gaussian_epsilon
 from veilmap.surveys.aggregate import opened
 from veilmap.surveys.contribution import Entries
 
@@ -122,12 +122,13 @@ def test_scores_of_people_who_add_nearly_the_same_are_not_taken_for_independent(
     own += generator.normal(size=numbers) / math.sqrt(numbers)
     own /= np.linalg.norm(own, axis=1, keepdims=True)
     added = [Entries(np.arange(numbers), 1e6 * one) for one in own]
+    own_of = [surveys.directions(some, numbers) for some in (added[:count], added[count:])]
     held, found = [], []
     for _ in range(300):
         errors = own @ generator.normal(size=numbers)
         there, away = distance + errors[:count], errors[count:]
-        kinds = Scored(there, added[:count]), Scored(away, added[count:])
-        told = Scores(*kinds, numbers).distance
+        kinds = Scored(there, own_of[0]), Scored(away, own_of[1])
+        told = Scores(*kinds).distance
         held.append(told.low <= distance <= told.high)
         found.append(told.value)
     # Five deviations of a share of 95 % in so many trials, either way.
@@ -137,7 +138,8 @@ def test_scores_of_people_who_add_nearly_the_same_are_not_taken_for_independent(
 
 def test_people_who_add_the_same_cannot_be_compared():
     same = [Entries(np.arange(3), np.array([3, 4, 0]))] * 4
-    told = Scores(Scored(np.ones(4), same), Scored(np.zeros(4), same), 3)
+    alike = surveys.directions(same, 3)
+    told = Scores(Scored(np.ones(4), alike), Scored(np.zeros(4), alike))
     assert math.isnan(told.area_under_curve().value)
 
 
@@ -225,3 +227,25 @@ def test_people_without_a_usable_reading_are_not_attacked_but_count():
     result = vm.survey(nearly_all, crowds.designed(60, epsilon=50.0), seed=0)
     with refused(ConfigurationError, parameter="data"):
         vm.audit(result, nearly_all)
+
+
+def test_two_surveys_of_the_same_people_tell_no_more_than_both_are_charged(result, data):
+    again = replace(result.opened.survey, id="again")
+    second = vm.survey(data, again, seed=1).opened
+    missing, both = audit_two(result.opened, second, data, users=None)
+    design = result.opened.survey
+    charged = composed_epsilon(2 * [(design.deviation, design.clip)], design.delta)
+    assert both.auc_allowed == auc_allowed(charged, design.delta)
+    once = gaussian_distance(design.deviation, design.clip)
+    for told, distance in ((missing, once / math.sqrt(2)), (both, once * math.sqrt(2))):
+        assert told.users == USERS
+        error = (told.auc.high - told.auc.low) / (2 * Z)
+        assert told.auc.value + 2 * error < told.auc_allowed
+        exact = 0.5 * (1 + math.erf(0.97 * distance / 2))  # contributions are a little shorter
+        assert told.auc.value == pytest.approx(exact, abs=4 * error)
+
+
+def test_two_surveys_that_add_up_different_things_are_refused(result, data):
+    other = vm.survey(data, crowds.designed(USERS, epsilon=3.0), seed=1).opened
+    with refused(ConfigurationError, parameter="second"):
+        audit_two(result.opened, other, data, users=20)

@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 import veilmap as vm
+from veilmap.auditing.membership import found_allowed
 from veilmap.federation.client import Clients
 from veilmap.privacy import accounting, noise
 from veilmap.privacy.mechanisms.aggregate import LEAST_DEVIATION
@@ -70,20 +71,20 @@ def test_an_adversary_who_knows_all_others_gets_no_further_than_epsilon_allows(d
     # Without any noise: no victim stands out further than the largest contribution would.
     allowed = definition.distance_allowed(case[1], case[0].rounds)
     assert 0.5 * allowed < max(trial.length for trial in trials) <= allowed
-    bound = definition.most_power(FALSE_ALARMS, 1.0, definition.DELTA)
+    bound = found_allowed(FALSE_ALARMS, 1.0, definition.DELTA)
     power, count = alarms(trials, present=True)
     assert power + 2 * deviation(bound, count) < bound
-    bound = definition.most_power(1 / case[0].candidates, 1.0, definition.DELTA)
+    bound = found_allowed(1 / case[0].candidates, 1.0, definition.DELTA)
     right, count = right_places(trials)
     assert right + 2 * deviation(bound, count) < bound
 
 
 def test_a_tenth_of_the_noise_breaks_the_promise(definition, case):
     trials = played(definition, case, TRIALS, 0.1)
-    bound = definition.most_power(FALSE_ALARMS, 1.0, definition.DELTA)
+    bound = found_allowed(FALSE_ALARMS, 1.0, definition.DELTA)
     power, count = alarms(trials, present=True)
     assert power - 2 * deviation(power, count) > bound
-    bound = definition.most_power(1 / case[0].candidates, 1.0, definition.DELTA)
+    bound = found_allowed(1 / case[0].candidates, 1.0, definition.DELTA)
     right, count = right_places(trials)
     assert right - 2 * deviation(right, count) > bound
     present, absent = (
@@ -98,7 +99,7 @@ def test_empirical_epsilons_are_lower_bounds_that_come_near(definition):
     rng = np.random.default_rng(0)
     absent, present = rng.normal(size=count), rng.normal(distance, size=count)
     delta = 1e-2
-    exact = definition.epsilon_of_distance(distance, delta)
+    exact = accounting.epsilon_of_distance(distance, delta)
     # What the best of the thresholds could show with endless trials.
     shown = max(
         math.log((norm.sf(at - distance) - delta) / norm.sf(at)) for at in definition.THRESHOLDS
@@ -169,7 +170,7 @@ def test_who_knows_the_seed_subtracts_the_noise(definition, case):
         sampler = discrete_gaussian(definition._share_deviation(claimed, seen.broadcast))
         for client in ids:
             left -= sampler.sample(len(left), noise.draw(7, client, number))
-        np.testing.assert_array_equal(left, definition.contributions(victim, seen.broadcast)[0])
+        np.testing.assert_array_equal(left, victim.contributions(seen.broadcast)[0])
 
 
 @pytest.mark.parametrize("z", [0.7, 4.0])
@@ -187,3 +188,23 @@ def test_secret_sampling_costs_no_more_than_is_charged_either_way(z, sampling, o
         integrand = order * one + (1 - order) * other + math.log(x[1] - x[0])
         # The integral is exact to about 10⁻¹¹; one of the two is met.
         assert logsumexp(integrand) / (order - 1) <= charged + 1e-10
+
+
+def test_a_map_made_for_one_user_makes_nobody_stand_out_further_than_is_allowed(definition):
+    setting = definition.Setting(users=20, candidates=1, links=10, rounds=3)
+    claimed, trials = definition.promised(setting, 1.0), 200
+    start = vm.NoiseAwareStep().start(setting.scene.grid).radio_map
+    victim = definition.loneliest(setting)
+    honest = definition.seen_with(start, setting, claimed, victim, 2)
+    made = definition.active_map(setting, claimed, victim)
+    found = definition.seen_with(made, setting, claimed, victim, trials)
+    allowed = definition.distance_allowed(claimed, setting.rounds)
+    # It does what it is made for: nearly the whole clip, and nobody to hide among.
+    assert 0.85 * allowed < found.distance <= allowed
+    assert found.others < 0.5 < honest.others
+    there, away = found.scores[::2], found.scores[1::2]
+    error = 2 / math.sqrt(trials)  # of the difference of two means of half of them
+    assert there.mean() - away.mean() == pytest.approx(found.distance, abs=4 * error)
+    power = np.mean(there > norm.ppf(1 - FALSE_ALARMS) + away.mean())
+    bound = found_allowed(FALSE_ALARMS, 1.0, definition.DELTA)
+    assert power + 2 * deviation(bound, trials / 2) < bound

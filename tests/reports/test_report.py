@@ -194,6 +194,17 @@ def test_tables_are_the_audits_own(written, audits, name):
     assert "It bounds nothing" in written[name].text
 
 
+def test_the_report_of_noisy_sums_has_who_knows_everybody_else(written, audits):
+    sums = audits["aggregate"].sums
+    assert sums is not None
+    (table,) = (
+        rows for title, rows in written["aggregate"].tables.items() if "everybody else" in title
+    )
+    assert table == [[*audited.PROMISE_COLUMNS], *audited.membership_rows(sums.membership)]
+    assert audited.sums_note(sums) in written["aggregate"].text
+    assert audits[ODD].sums is None
+
+
 def test_errors_of_attacks_on_one_user_are_those_of_the_witness(runs, written, audits):
     run = Run.load(runs / ODD)
     truth = OpenRun(runs / ODD).data

@@ -65,7 +65,7 @@ class Candidates:
         stations = np.ascontiguousarray(transcript.base_stations[::every])
         bs = None if transcript.bs is None else transcript.bs[::every]
         return cls(
-            _coarse(transcript.grid, most_places), altitude, stations, transcript.best_map, bs
+            coarser(transcript.grid, most_places), altitude, stations, transcript.best_map, bs
         )
 
     def answering(self, broadcast: RadioMap) -> "Candidates":
@@ -215,9 +215,9 @@ def _without_faint(dense: NDArray[np.float32]) -> "csr_array":
     return csr_array((values, columns, offsets), shape=dense.shape)
 
 
-def _coarse(grid: Grid, most_places: int = _MOST_PLACES) -> Grid:
-    """The grid, or one over the same ground with cells so large that there are few enough."""
+def coarser(grid: Grid, most: int) -> Grid:
+    """The grid, or one over the same ground whose larger cells are at most so many."""
     rows, columns = grid.shape
-    times = next(n for n in count(1) if -(-rows // n) * -(-columns // n) <= most_places)
+    times = next(n for n in count(1) if -(-rows // n) * -(-columns // n) <= most)
     shape = -(-rows // times), -(-columns // times)
     return grid if times == 1 else Grid(grid.cell_size * times, shape, grid.origin, grid.crs)

@@ -24,6 +24,7 @@ from veilmap.attacks import (
 )
 from veilmap.attacks.base import Places, When
 from veilmap.auditing.measured import Measured, distances
+from veilmap.auditing.opened_sums import SumsAudit, audit_sums, can_audit
 from veilmap.auditing.surveys import SurveyAudit, audit_survey
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
@@ -75,6 +76,8 @@ class Audit:
     scores: tuple[Score, ...]
     estimates: Mapping[str, Estimates] = field(repr=False)
     truth: Places = field(repr=False)
+    # By who knows everybody else, of sums with noise; None without their users' measurements.
+    sums: SumsAudit | None = None
 
     @property
     def study(self) -> str:
@@ -127,6 +130,7 @@ class Audit:
             },
             "least_rmse_over_prior": self.closest_rmse,
             "scores": scores,
+            "sums": None if self.sums is None else self.sums.as_dict(),
         }
 
 
@@ -181,24 +185,31 @@ def audit_run(
     truth : Measurements, MeasurementFolder, or mapping from user to (x, y) in metres
         Where a run does not say where base stations are, measurements say that too.
     attacks : attacks, optional
-        By default all that fit the trust model.
+        By default all that fit the trust model, and for sums with noise what somebody finds who
+        knows everybody else (`veilmap.auditing.opened_sums`), if ``truth`` are the measurements.
     rounds : rounds from 0, optional
-        By default all kept ones, or five of them from first to last.
+        By default all kept ones, or five of them from first to last; who knows everybody else
+        looks at all.
     users : int, optional
         Attack at most so many, chosen at random: beliefs about many users take much memory.
         In sums all others still count.
     test : Measurements, optional
         For the map's MAE; by default what the history says.
     """
-    transcript = _some_users(chosen_rounds(run.transcript, rounds), users)
+    whole = run.transcript
     if not isinstance(truth, Mapping):
-        transcript = transcript.knowing(*truth.stations)
+        whole = whole.knowing(*truth.stations)
+    transcript = _some_users(chosen_rounds(whole, rounds, _MOST_ROUNDS), users)
     positions = _positions(truth, transcript)
     estimates: dict[str, Estimates] = {}
     for attack in attacks or battery(transcript):
         estimates[attack.name] = attack.locate_after(transcript, estimates)
     if PriorOnly.name not in estimates:
         estimates[PriorOnly.name] = PriorOnly().locate(transcript)
+    sums = None
+    if attacks is None and not isinstance(truth, Mapping) and can_audit(whole):
+        # One round says little, and one that was left out would say nothing.
+        sums = audit_sums(_some_users(chosen_rounds(whole, rounds), users), truth, run.seed)
     spent = run.history[-1].epsilon if run.history else math.nan
     promised = promise(transcript.mechanism, spent, run.seed)
     return Audit(
@@ -211,6 +222,7 @@ def audit_run(
         tuple(score for found in estimates.values() for score in scores_of(found, positions)),
         estimates,
         positions,
+        sums,
     )
 
 
@@ -230,8 +242,10 @@ def battery(transcript: Transcript) -> list[Attack]:
     return [attack for attack in everything if transcript.server_sees in attack.sees]
 
 
-def chosen_rounds(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:
-    """The transcript with only the rounds to audit."""
+def chosen_rounds(
+    transcript: Transcript, rounds: Sequence[int] | None, most: int | None = None
+) -> Transcript:
+    """The transcript with only the rounds to audit, by default ``most`` of them or all."""
     kept = sorted(transcript.rounds)
     if not kept:
         raise ConfigurationError(
@@ -240,7 +254,7 @@ def chosen_rounds(transcript: Transcript, rounds: Sequence[int] | None) -> Trans
     fields = {n for n in kept if transcript.rounds[n].broadcast.radio_map.field is not None}
     if rounds is None:
         usable = [number for number in kept if number not in fields] or kept
-        steps = np.linspace(0, len(usable) - 1, min(_MOST_ROUNDS, len(usable)))
+        steps = np.linspace(0, len(usable) - 1, min(most or len(usable), len(usable)))
         rounds = [usable[i] for i in np.unique(np.round(steps).astype(int))]
     for number in rounds:
         if number in fields:

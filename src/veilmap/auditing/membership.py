@@ -1,7 +1,6 @@
-"""How well somebody who knows all contributions tells who took part in a survey."""
+"""How well somebody who knows all contributions tells who took part in sums."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,9 +9,6 @@ import numpy as np
 
 from veilmap._util.arrays import Floats
 from veilmap.auditing.measured import Measured, Z
-from veilmap.privacy.accounting import gaussian_distance
-from veilmap.surveys.contribution import Entries
-from veilmap.surveys.design import Survey
 
 FALSE_ALARMS = 0.05
 _THRESHOLD = 1.6448536269514722  # Φ⁻¹(1 − 0.05)
@@ -27,14 +23,14 @@ class Membership:
     Attributes
     ----------
     users : int
-        Half of them took part, and of the others the sum without them was attacked.
+        Half of them took part, and of the others the sums without them were attacked.
     auc, found_at_5_percent : Measured
         The area under the curve of all tests, and the share of participants that are found where
         5 % of the others would be taken for one.
     auc_allowed, found_at_5_percent_allowed : float
-        The most that the design's (ε, δ) allows.
+        The most that (ε, δ) allows.
     auc_of_noise, found_at_5_percent_of_noise : float
-        What the design's noise leaves of that, for contributions as long as the clip.
+        What the noise leaves of that, for contributions as long as they may be.
     """
 
     knows: str
@@ -47,62 +43,67 @@ class Membership:
     found_at_5_percent_of_noise: float
 
     @classmethod
-    def of(cls, knows: str, scores: "Scores", survey: Survey) -> "Membership":
-        """What scores of a survey's participants say, beside what its design allows."""
+    def of(cls, knows: str, scores: "Scores", allowed: "Allowed") -> "Membership":
+        """What scores say, beside what is allowed."""
         from scipy.special import ndtr
 
-        distance = gaussian_distance(survey.deviation, survey.clip)
         return cls(
             knows,
-            len(scores.present.own) + len(scores.absent.own),
+            len(scores.present.scores) + len(scores.absent.scores),
             scores.area_under_curve(),
-            auc_allowed(survey.epsilon, survey.delta),
-            float(ndtr(distance * math.sqrt(0.5))),
+            auc_allowed(allowed.epsilon, allowed.delta),
+            float(ndtr(allowed.distance * math.sqrt(0.5))),
             scores.found(),
-            found_allowed(FALSE_ALARMS, survey.epsilon, survey.delta),
-            float(ndtr(distance - _THRESHOLD)),
+            found_allowed(FALSE_ALARMS, allowed.epsilon, allowed.delta),
+            float(ndtr(allowed.distance - _THRESHOLD)),
         )
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What is claimed of the attacked sums.
+
+    ``distance`` is μ: by how many deviations of the noise they may differ with and without a user.
+    """
+
+    epsilon: float
+    delta: float
+    distance: float
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Participants of one kind: their scores, and their contributions."""
+    """Users of one kind: their scores, and their contributions.
+
+    ``directions`` are the contributions in deviations of the noise and of length 1, (n, numbers),
+    sparse; or other vectors with the same products.
+    """
 
     scores: Floats
-    own: Sequence[Entries]
+    directions: Any
 
     @property
     def squares(self) -> float:
         """Σ (score − mean)²."""
         return float(((self.scores - self.scores.mean()) ** 2).sum())
 
-    def directions(self, numbers: int) -> Any:
-        """Contributions of length 1 as a sparse matrix, (n, numbers)."""
-        from scipy.sparse import csr_array
-
-        values = np.concatenate([one.values / np.linalg.norm(one.values) for one in self.own])
-        columns = np.concatenate([one.numbers for one in self.own])
-        ends = np.cumsum([0, *(len(one.values) for one in self.own)])
-        return csr_array((values, columns, ends), shape=(len(self.own), numbers))
-
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Of participants who took part, and of others: normal, all with the same deviation.
+    """Of users who took part, and of others: normal, all with the same deviation.
 
     All see the same noise n: the error of a score is ⟨n, v⟩, with v its own contribution of
-    length 1 out of ``numbers`` numbers. So errors of scores have the covariances ⟨v, v'⟩.
+    length 1. So errors of scores have the covariances ⟨v, v'⟩.
     """
 
     present: Scored
     absent: Scored
-    numbers: int
 
     @cached_property
     def distance(self) -> Measured:
         """μ, how many deviations apart the two kinds are; NaN if all contributions are alike."""
         kinds = self.present, self.absent
-        directions = [kind.directions(self.numbers) for kind in kinds]
+        directions = [kind.directions for kind in kinds]
         means = [own.mean(axis=0) for own in directions]
         # Scores of n contributions spread by n (1 − ‖mean v‖²) of their variance.
         pairs = [*zip(directions, means, strict=True)]

@@ -1,7 +1,7 @@
 """What attackers find out about participants of a survey: scored by the truth."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,42 +9,30 @@ from typing import Any
 import numpy as np
 
 from veilmap._util import checks
-from veilmap._util.arrays import Floats, Ints
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap.attacks import PriorOnly
+from veilmap.attacks.membership import membership_score
 from veilmap.attacks.survey_location import Ground, SurveyMatchedFilter, crowd_centre
-from veilmap.attacks.survey_membership import membership_score
 from veilmap.auditing.canaries import CanaryBound, canary_bound
-from veilmap.auditing.measured import Measured, distances
-from veilmap.auditing.membership import Membership, Scored, Scores
+from veilmap.auditing.measured import Fit, Located, finite
+from veilmap.auditing.membership import Allowed, Membership, Scored, Scores
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.study import STUDY
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import Promise
+from veilmap.privacy.accounting import Promise, composed_epsilon, gaussian_distance
 from veilmap.surveys.aggregate import OpenedSum, summed
 from veilmap.surveys.contribution import Entries, entries, usable
 from veilmap.surveys.design import Survey
 
 _FEWEST = 4  # participants: two who took part, and two who did not
-_SURELY = 5.0  # deviations that no sum of these data is off by
 
 AREA = "the area"
 SUM = "the sum and the map"
 OTHERS = "the sum, the map, and exactly what everybody else added"
+APART = "the difference of two sums, and exactly what the target adds"
+OWN_TWICE = "both sums, and exactly what everybody added; not whether the target took part"
 OWN = "the sum, and exactly what everybody added; not whether the target took part"
-
-
-@dataclass(frozen=True)
-class Located:
-    """How far one attack is from where participants were, in metres."""
-
-    attack: str
-    knows: str
-    users: int
-    median: Measured
-    rmse: Measured
-    within_95: Measured
-    found: Mapping[int, Measured]  # shares of users within some distances
 
 
 @dataclass(frozen=True)
@@ -89,15 +77,7 @@ class SurveyAudit:
     def as_dict(self) -> dict[str, Any]:
         """For JSON; what is not finite is null."""
         content = asdict(self) | {"promise": self.promise.words}
-        return _finite({"study": self.study, "epsilon": self.epsilon} | content)
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, Mapping):
-        return {str(key): _finite(value) for key, value in content.items()}
-    if isinstance(content, tuple | list):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+        return finite({"study": self.study, "epsilon": self.epsilon} | content)
 
 
 def audit_survey(
@@ -214,16 +194,10 @@ def check_origin(opened: OpenedSum, data: Measurements) -> None:
 
 
 def _check_sum(opened: OpenedSum, total: Ints) -> None:
-    """Refuse data whose sum s is not in the opened one, y, as far as noise lets that be seen.
-
-    If it is, ⟨y − s, s⟩ is normal of deviation σ ‖s‖, and ‖y − s‖² of n numbers of mean n σ² and
-    deviation σ² √(2n); what other people added makes the latter larger.
-    """
-    exact, variance = total.astype(np.float64), opened.deviation**2
-    rest = opened.total - exact
-    along = abs(float(rest @ exact)) / math.sqrt(variance * max(float(exact @ exact), 1.0))
-    excess = (float(rest @ rest) / variance - len(rest)) / math.sqrt(2 * len(rest))
-    if not exact.any() or max(along, excess) > _SURELY:
+    """Refuse data whose sum is not in the opened one, as far as noise lets that be seen."""
+    fit, exact = Fit(), total / opened.deviation
+    fit.add(opened.total / opened.deviation - exact, exact)
+    if fit.is_refuted:
         raise ConfigurationError(
             "data are not those that were summed, or the sum has more noise than its design says",
             "data",
@@ -232,14 +206,58 @@ def _check_sum(opened: OpenedSum, total: Ints) -> None:
 
 def _membership(crowd: _Crowd) -> Membership:
     """Every other attacked participant is one of a survey that ran without them."""
-    own, survey = crowd.own, crowd.opened.survey
-    there, away = own[::2], own[1::2]
-    scores = Scores(
-        Scored(np.array([membership_score(crowd.left(one), one) for one in there]), there),
-        Scored(np.array([membership_score(crowd.noise, one) for one in away]), away),
-        survey.numbers,
+    survey = crowd.opened.survey
+    distance = gaussian_distance(survey.deviation, survey.clip)
+    scores = _halves(crowd.own, crowd.noise.total, crowd.opened.deviation, survey.numbers)
+    return Membership.of(OWN, scores, Allowed(survey.epsilon, survey.delta, distance))
+
+
+def audit_two(
+    first: OpenedSum, second: OpenedSum, data: Measurements, *, users: int | None = 1000
+) -> tuple[Membership, Membership]:
+    """What two surveys with the same points tell of people who read the same for both.
+
+    First what their difference tells somebody who knows nobody of those who are missing in the
+    second, against those who are in neither, beside what the first allows; then what both sums tell
+    somebody who knows everybody else of who is in both, beside what both together allow.
+    """
+    crowds = [_Crowd.of(one, data, users) for one in (first, second)]
+    if not np.array_equal(crowds[0].total, crowds[1].total):
+        raise ConfigurationError("the second survey adds up other contributions", "second")
+    own, numbers, delta = crowds[0].own, first.survey.numbers, first.survey.delta
+    of_noise = [(one.survey.deviation, one.survey.clip) for one in (first, second)]
+    distances = [gaussian_distance(*one) for one in of_noise]
+    alone = Allowed(first.survey.epsilon, delta, distances[0])
+    both = Allowed(composed_epsilon(of_noise, delta), delta, math.hypot(*distances))
+    noise = [one.noise.total for one in crowds]
+    apart = math.hypot(first.deviation, second.deviation)
+    # Of v in both, y₁ and y₂ tell what their mean does that weighs each by 1/σ².
+    shares = np.array([1 / one.deviation**2 for one in (first, second)])
+    mean, deviation = shares @ noise / shares.sum(), 1 / math.sqrt(shares.sum())
+    return (
+        Membership.of(APART, _halves(own, noise[0] - noise[1], apart, numbers), alone),
+        Membership.of(OWN_TWICE, _halves(own, mean, deviation, numbers), both),
     )
-    return Membership.of(OWN, scores, survey)
+
+
+def _halves(own: Sequence[Entries], noise: Array, deviation: float, numbers: int) -> Scores:
+    """Scores where every other one of some participants added to noise."""
+    match = np.array([noise[one.numbers] @ one.values for one in own]) / deviation**2
+    squares = np.array([one.values @ one.values for one in own]) / deviation**2
+    match[::2] += squares[::2]
+    score = membership_score(match, squares)
+    there, away = (Scored(score[at::2], directions(own[at::2], numbers)) for at in (0, 1))
+    return Scores(there, away)
+
+
+def directions(some: Sequence[Entries], numbers: int) -> Any:
+    """Contributions of length 1 as a sparse matrix, (n, numbers)."""
+    from scipy.sparse import csr_array
+
+    values = np.concatenate([one.values / np.linalg.norm(one.values) for one in some])
+    columns = np.concatenate([one.numbers for one in some])
+    ends = np.cumsum([0, *(len(one.values) for one in some)])
+    return csr_array((values, columns, ends), shape=(len(some), numbers))
 
 
 def _location(crowd: _Crowd, radio_map: RadioMap) -> tuple[Located, ...]:
@@ -249,13 +267,8 @@ def _location(crowd: _Crowd, radio_map: RadioMap) -> tuple[Located, ...]:
     found = [attack.locate(crowd.left(one), crowd.others(one)) for one in crowd.own]
     likeliest, mean = (np.array(places) for places in zip(*found, strict=True))
     return (
-        _located(PriorOnly.name, AREA, PriorOnly().guess(survey.grid), crowd.truth),
-        _located("crowd density", SUM, crowd_centre(ground, crowd.opened), crowd.truth),
-        _located("matched filter, mean place", OTHERS, mean, crowd.truth),
-        _located("matched filter, likeliest place", OTHERS, likeliest, crowd.truth),
+        Located.of(PriorOnly.name, AREA, PriorOnly().guess(survey.grid), crowd.truth),
+        Located.of("crowd density", SUM, crowd_centre(ground, crowd.opened), crowd.truth),
+        Located.of("matched filter, mean place", OTHERS, mean, crowd.truth),
+        Located.of("matched filter, likeliest place", OTHERS, likeliest, crowd.truth),
     )
-
-
-def _located(attack: str, knows: str, places: Floats, truth: Floats) -> Located:
-    errors = np.linalg.norm(places - truth, axis=1)
-    return Located(attack, knows, **distances(errors))

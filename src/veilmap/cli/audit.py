@@ -93,7 +93,8 @@ def _audit_run(run: "OpenRun", rounds: Sequence[int] | None, users: int, folder:
     truth, unseen = run.crowd
     with console.status(f"attacking {run.path} …"):
         found = audit.audit_run(run.run, truth, rounds=rounds, users=users, test=unseen)
-    console.print(tables.audit_table(found, run.path), audits.headline(found), sep="\n")
+    shown = tables.audit_table(found, run.path), *tables.sums_tables(found)
+    console.print(*shown, audits.headline(found), sep="\n")
     files = audits.write_audit(found, run.radio_map(), folder)
     console.print("Wrote " + ", ".join(file.name for file in files) + f" to {folder}/")
     return found

@@ -237,6 +237,21 @@ def audit_table(audit: Audit, path: Path) -> Table:
     return table
 
 
+def sums_tables(audit: Audit) -> list[Table]:
+    """What who knows everybody else finds in noisy sums beside what is allowed; none without."""
+    if audit.sums is None:
+        return []
+    columns = [audits.PROMISE_COLUMNS[0], *(f"#{title}" for title in audits.PROMISE_COLUMNS[1:])]
+    rows = audits.membership_rows(audit.sums.membership)
+    told = _table(audits.sums_title(audit, audit.sums), columns, rows)
+    told.caption = audits.sums_note(audit.sums)
+    columns = [audits.COLUMNS[0], *(f"#{title}" for title in audits.COLUMNS[2:])]
+    title = audits.marked(audit.study, "Where somebody who knows everybody else places users")
+    places = _table(title, columns, audits.located_rows(audit.sums.location))
+    places.caption = audits.UNITS
+    return [told, places]
+
+
 def survey_audit_tables(audit: SurveyAudit, path: Path) -> list[Table]:
     """What the adversary of the promise finds beside what is allowed; where attacks place users."""
     name = path.resolve().name
@@ -251,7 +266,7 @@ def survey_audit_tables(audit: SurveyAudit, path: Path) -> list[Table]:
     )
     columns = [audits.COLUMNS[0], *(f"#{title}" for title in audits.COLUMNS[2:])]
     title = audits.marked(audit.study, f"Where attackers place the participants of {name}")
-    places = _table(title, columns, audits.located_rows(audit))
+    places = _table(title, columns, audits.located_rows(audit.location))
     places.caption = audits.UNITS
     return [promise, places]
 

@@ -10,7 +10,7 @@ import numpy as np
 from veilmap._kernels import few_cells
 from veilmap._kernels.arguments import Axes, NoisePerUser, NoiseShape, PerUser, Rounding
 from veilmap._kernels.filtering import taps
-from veilmap._util.arrays import Floats, Ints
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.threads import run_all
 from veilmap.data.links import Links
 from veilmap.errors import ConfigurationError
@@ -20,7 +20,7 @@ from veilmap.model.filtering import filtered
 from veilmap.model.gradients import gradients_of
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy import noise
-from veilmap.privacy.mechanisms import Answer, Contribution, Mechanism
+from veilmap.privacy.mechanisms import AggregateGaussian, Answer, Contribution, Mechanism
 from veilmap.privacy.mechanisms.aligned import unit_free
 from veilmap.privacy.mechanisms.sums import LANES, Coins, Group, Rest, RunningSum
 from veilmap.privacy.mechanisms.upload import LEAST_NORM
@@ -50,14 +50,24 @@ class Clients:
 
     def answer(self, broadcast: Broadcast) -> tuple[list[Update], Insight]:
         """Gradients on the users' own data, protected, ready to be sent."""
+        raw, loss = self._raw(broadcast)
+        updates, sent = self._protected(raw, broadcast)
+        return updates, Insight(loss, sent.norms, sent.noise_energy)
+
+    def contributions(self, broadcast: Broadcast) -> Array:
+        """What the same users add to a sum beside noise, (N, M + P): for studies only."""
+        if not isinstance(self.mechanism, AggregateGaussian):
+            raise ConfigurationError(f"{self.mechanism.name} has no sums with noise", "mechanism")
+        return self.mechanism.contributions(self._raw(broadcast)[0], self._draws(broadcast))
+
+    def _raw(self, broadcast: Broadcast) -> tuple[Contribution, Floats]:
+        """The users' gradients before they are protected, and F_i, (N,)."""
         own = gradients_of(broadcast.radio_map, self.links)
         gradient, width = own.height_gradient, self._filter_width(broadcast)
         if width:
             gradient = filtered(gradient, broadcast.radio_map.grid.shape, width)
         places, laws = self.links.mean_positions(), broadcast.radio_map.propagation.laws
-        raw = Contribution(gradient, own.theta_gradient, own.counts, places, laws)
-        updates, sent = self._protected(raw, broadcast)
-        return updates, Insight(own.loss, sent.norms, sent.noise_energy)
+        return Contribution(gradient, own.theta_gradient, own.counts, places, laws), own.loss
 
     def noise_alone(self, broadcast: Broadcast) -> list[Update]:
         """What the same users send if they have nothing to say: no data are looked at."""

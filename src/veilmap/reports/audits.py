@@ -12,6 +12,9 @@ from veilmap._util import files
 from veilmap.attacks import PriorOnly
 from veilmap.attacks.base import When
 from veilmap.auditing.audit import Audit
+from veilmap.auditing.measured import Located
+from veilmap.auditing.membership import Membership
+from veilmap.auditing.opened_sums import SumsAudit
 from veilmap.auditing.surveys import SurveyAudit
 from veilmap.federation.messages import ClientId
 from veilmap.figures import Figure
@@ -126,9 +129,7 @@ def survey_headline(audit: SurveyAudit) -> str:
 
 def survey_rows(audit: SurveyAudit) -> list[list[str]]:
     """The text table of what the promise allows: measure, allowed, measured, 95 % interval."""
-    told, canaries = audit.membership, audit.canaries
-    auc, found = told.auc, told.found_at_5_percent
-    claimed = f"{audit.design_epsilon:.3g}"
+    canaries, claimed = audit.canaries, f"{audit.design_epsilon:.3g}"
     return [
         [
             "ε, from canaries",
@@ -137,6 +138,14 @@ def survey_rows(audit: SurveyAudit) -> list[list[str]]:
             f"{canaries.right:,} of {canaries.guesses:,} right",
         ],
         ["ε, whatever the noise is", claimed, f"≥ {canaries.epsilon_at_least_of_any:.2f}", ""],
+        *membership_rows(audit.membership),
+    ]
+
+
+def membership_rows(told: Membership) -> list[list[str]]:
+    """The same of who took part."""
+    auc, found = told.auc, told.found_at_5_percent
+    return [
         [
             "who took part: AUC",
             f"{told.auc_allowed:.3f}",
@@ -152,10 +161,31 @@ def survey_rows(audit: SurveyAudit) -> list[list[str]]:
     ]
 
 
-def located_rows(audit: SurveyAudit) -> list[list[str]]:
+def sums_title(audit: Audit, sums: SumsAudit) -> str:
+    """What the table of who took part shows."""
+    return marked(
+        audit.study,
+        f"What the sums of {len(sums.rounds)} rounds tell somebody who knows everybody else,"
+        f" beside their ε = {sums.epsilon:.3g}",
+    )
+
+
+def sums_note(sums: SumsAudit) -> str:
+    """What that table's figures are of, and what places are found."""
+    told, best = sums.membership, sums.strongest
+    return (
+        f"{told.users:,} users; the noise allows an AUC of {told.auc_of_noise:.3f} and"
+        f" {100 * told.found_at_5_percent_of_noise:.1f} %. The same adversary places users with"
+        f" {sums.closest_rmse:.2f} × the RMSE of guessing, and"
+        f" {100 * best.found[50].value:.0f} % of them within 50 m (guessing:"
+        f" {100 * sums.prior.found[50].value:.0f} %). Rounds that were not kept are not in it"
+    )
+
+
+def located_rows(location: Iterable[Located]) -> list[list[str]]:
     """The text table of places: an attack's figures in metres and percent."""
     rows = []
-    for one in audit.location:
+    for one in location:
         middle = f"{metres(one.median.low)}–{metres(one.median.high)}"
         figures_of = [metres(own.value) for own in (one.median, one.rmse, one.within_95)]
         found = [f"{100 * share.value:.0f}" for share in one.found.values()]

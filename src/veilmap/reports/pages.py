@@ -164,6 +164,11 @@ def _audit(run: OpenRun, audit: Audit, user: ClientId) -> list[Html]:
             f"Curves of the share of users found within a distance, an attack each. {strongest}",
         ),
     ]
+    if audit.sums is not None:
+        rows = audits.membership_rows(audit.sums.membership)
+        title = audits.sums_title(audit, audit.sums)
+        parts.append(html.table(title, audits.PROMISE_COLUMNS, rows))
+        parts.append(html.paragraph(f"{audits.sums_note(audit.sums)}."))
     beliefs = audits.beliefs_figure(audit, run.radio_map(), user, _COLUMNS)
     if beliefs is not None:
         caption = f"Where an attack that knows the defence believes user {user} to be"

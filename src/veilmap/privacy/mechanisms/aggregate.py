@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from veilmap._kernels import few_cells
 from veilmap._kernels.arguments import Rounding
 from veilmap._util import checks
-from veilmap._util.arrays import Floats, Ints
+from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.options import option
 from veilmap._util.plain import plain
 from veilmap._util.threads import even_parts, run_all, run_parts
@@ -48,6 +48,7 @@ ROOM = 1 / 16
 
 # Until `fitted` chooses: levels and bits that suit few users.
 _LEVELS, _BITS = 1024, 32
+_ROUNDINGS = 8  # that a mean is taken over
 _PARAMETER_BYTES = 4  # of each number that is no cell's: they are few, and all users' agree
 
 
@@ -187,20 +188,11 @@ class AggregateGaussian(PrivateMechanism):
     ) -> Answer:
         """Whole numbers: clipped gradients on the lattice plus noise shares."""
         users, cells = raw.height_gradient.shape
-        heights, coins = np.ascontiguousarray(raw.height_gradient), self.coins(draws)
-        norms = finite_norms(heights)
-        theta = self._theta_on_lattice(raw.theta_gradient, raw.laws, coins.seeds)
-        sampler, how = self._sampler(cells, theta.shape[1], cohort), self.summand(cells, 0)
-        sent = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
-        rounding = Rounding(
-            clip=how.clip, scale=how.scale, limits=np.full(users, how.limit), seeds=coins.seeds
-        )
+        coins, norms = self.coins(draws), finite_norms(np.ascontiguousarray(raw.height_gradient))
+        sent = self._on_lattice(raw, norms, coins.seeds)
+        sampler = self._sampler(cells, sent.shape[1] - cells, cohort)
 
         def part(start: int, stop: int) -> None:
-            few_cells.rows_on_lattice(
-                start=start, stop=stop, rows=heights, lengths=norms, rounding=rounding, out=sent
-            )
-            sent[start:stop, cells:] = theta[start:stop]
             sent[start:stop] *= coins.takes_part[start:stop, None]
             for i in range(start, stop):
                 sampler.add_to(sent[i], draws[i])
@@ -210,6 +202,23 @@ class AggregateGaussian(PrivateMechanism):
             sent[:, :cells], norms, np.full(users, self._energy(cells, sampler)),
             sent[:, cells:], np.ones(users, dtype=np.int64),
         )  # fmt: skip
+
+    def contributions(self, raw: Contribution, draws: Sequence[Draw]) -> Array:
+        """What users who take part add to a sum beside noise, of h and then of θ, (N, M + P).
+
+        Nobody knows how users round who draw from the operating system: theirs is the mean over
+        roundings.
+        """
+        heights = np.ascontiguousarray(raw.height_gradient)
+        norms = finite_norms(heights)
+        if all(draw.key is not None for draw in draws):
+            return self._on_lattice(raw, norms, self.coins(draws).seeds)
+        # No formula has it: what is rounded at its bound may be made shorter, and rounded again.
+        some = np.arange(_ROUNDINGS * len(heights), dtype=np.uint64).reshape(_ROUNDINGS, -1)
+        total = self._on_lattice(raw, norms, some[0])
+        for seeds in some[1:]:
+            total += self._on_lattice(raw, norms, seeds)
+        return total / _ROUNDINGS
 
     def add_rest(
         self, rest: Rest, draws: Sequence[Draw], coins: Coins, group: Group, total: RunningSum
@@ -240,10 +249,22 @@ class AggregateGaussian(PrivateMechanism):
         self, heights: Floats, propagation: Floats, weight: int, laws: int = 2
     ) -> tuple[Floats, Floats]:
         """Mean gradients from the opened sum."""
+        return self._read(self.centred(heights), propagation, self._unit(weight), laws)
+
+    def opened(self, heights: Floats, propagation: Floats, weight: int, laws: int = 2) -> Floats:
+        """The sum on the lattice, of h and then of θ, that `read` made these means of."""
+        axes = at_100_m(laws, len(propagation) - 2 * laws)
+        theta = axes @ propagation * self._theta_scale
+        return np.rint(np.append(heights, theta) / self._unit(weight))
+
+    def centred(self, heights: Floats) -> Floats:
+        """Sums modulo 2^bits as the numbers nearest to 0."""
         half = 2.0 ** ((self.bits or _BITS) - 1)
-        centred = (heights + half) % (2 * half) - half
-        unit = self.clip / self.steps / (max(weight, 1) * self.contribute)
-        return self._read(centred, propagation, unit, laws)
+        return (heights + half) % (2 * half) - half
+
+    def _unit(self, weight: int) -> float:
+        """A step of the lattice in the mean over so many answers."""
+        return self.clip / self.steps / (max(weight, 1) * self.contribute)
 
     def _limit(self, share: float, entries: int) -> float:
         """Bound of a squared norm on the lattice."""
@@ -256,6 +277,25 @@ class AggregateGaussian(PrivateMechanism):
     def _energy(self, cells: int, sampler: DiscreteGaussian) -> float:
         """Σσ² of one user's share."""
         return cells * (sampler.deviation * self.clip / self.steps) ** 2
+
+    def _on_lattice(self, raw: Contribution, norms: Floats, seeds: NDArray[np.uint64]) -> Ints:
+        """Both gradients clipped and rounded, (N, M + P)."""
+        users, cells = raw.height_gradient.shape
+        heights, how = np.ascontiguousarray(raw.height_gradient), self.summand(cells, 0)
+        theta = self._theta_on_lattice(raw.theta_gradient, raw.laws, seeds)
+        result = np.empty((users, cells + theta.shape[1]), dtype=np.int64)
+        rounding = Rounding(
+            clip=how.clip, scale=how.scale, limits=np.full(users, how.limit), seeds=seeds
+        )
+
+        def part(start: int, stop: int) -> None:
+            few_cells.rows_on_lattice(
+                start=start, stop=stop, rows=heights, lengths=norms, rounding=rounding, out=result
+            )
+
+        run_parts(part, even_parts(users))
+        result[:, cells:] = theta
+        return result
 
     def _theta_on_lattice(self, propagation: Floats, laws: int, seeds: NDArray[np.uint64]) -> Ints:
         """∂F_i/∂θ clipped and rounded, (N, P)."""
