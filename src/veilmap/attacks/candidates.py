@@ -51,8 +51,8 @@ class Candidates:
     remembered: "tuple[RadioMap, Templates] | None" = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, transcript: Transcript, altitude: float) -> "Candidates":
-        """The candidates that a transcript's public facts give."""
+    def of(cls, transcript: Transcript, altitude: float, most: int = _MOST_PLACES) -> "Candidates":
+        """The candidates that a transcript's public facts give, ``most`` at most."""
         if len(transcript.base_stations) == 0:
             raise ConfigurationError(
                 "this run does not say where base stations are, and attacks that compare places"
@@ -62,7 +62,7 @@ class Candidates:
         every = -(-len(transcript.base_stations) // _MOST_STATIONS)
         stations = np.ascontiguousarray(transcript.base_stations[::every])
         bs = None if transcript.bs is None else transcript.bs[::every]
-        return cls(_coarse(transcript.grid), altitude, stations, transcript.best_map, bs)
+        return cls(_coarse(transcript.grid, most), altitude, stations, transcript.best_map, bs)
 
     def answering(self, broadcast: RadioMap) -> "Candidates":
         """The same candidates with their templates of one broadcast, made once and kept sparse.
@@ -211,9 +211,9 @@ def _without_faint(dense: NDArray[np.float32]) -> "csr_array":
     return csr_array((values, columns, offsets), shape=dense.shape)
 
 
-def _coarse(grid: Grid) -> Grid:
+def _coarse(grid: Grid, most: int = _MOST_PLACES) -> Grid:
     """The grid, or one over the same ground with cells so large that there are few enough."""
     rows, columns = grid.shape
-    times = next(n for n in count(1) if -(-rows // n) * -(-columns // n) <= _MOST_PLACES)
+    times = next(n for n in count(1) if -(-rows // n) * -(-columns // n) <= most)
     shape = -(-rows // times), -(-columns // times)
     return grid if times == 1 else Grid(grid.cell_size * times, shape, grid.origin, grid.crs)

@@ -15,10 +15,12 @@ from veilmap.attacks import (
     Differencing,
     Estimates,
     GradientInversion,
+    JointInversion,
     MatchedFilter,
     PlaneInversion,
     PlaneSubtraction,
     PriorOnly,
+    ThetaInversion,
     WeightedCentroid,
 )
 from veilmap.attacks.base import Places, When
@@ -222,9 +224,12 @@ def battery(transcript: Transcript) -> list[Attack]:
         PlaneSubtraction(),
         MatchedFilter(),
         GradientInversion(),
+        ThetaInversion(),
+        JointInversion(),
         Differencing(),
     ]
-    return [attack for attack in everything if transcript.server_sees in attack.sees]
+    fitting = [attack for attack in everything if transcript.server_sees in attack.sees]
+    return [attack for attack in fitting if transcript.shows_theta or not attack.reads_theta]
 
 
 def _chosen(transcript: Transcript, rounds: Sequence[int] | None) -> Transcript:

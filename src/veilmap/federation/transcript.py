@@ -96,6 +96,14 @@ class Transcript:
         return seen if self.targets is None else seen.only(self.targets)
 
     @property
+    def shows_theta(self) -> bool:
+        """Whether it has gradients of θ, and numbers of links, of single users."""
+        return all(
+            isinstance(seen, SeenRound) and seen.theta_gradient.shape[1] > 0
+            for seen in self.rounds.values()
+        )
+
+    @property
     def best_map(self) -> RadioMap:
         """The server's best knowledge of the city: the learned map, or its last broadcast."""
         return self.radio_map or self.rounds[max(self.rounds)].broadcast.radio_map
