@@ -70,9 +70,9 @@ def refined(
     users, count = cells.log_probability.shape
     all_xy = [np.broadcast_to(cells.xy, (users, count, 2))]
     everything = [cells.log_probability.copy()]
-    for level, width in enumerate(widths, start=1):
+    for level, most in enumerate(widths, start=1):
         xy, log_probability = all_xy[-1], everything[-1]
-        width = min(width, xy.shape[1])
+        width = min(most, xy.shape[1])
         best = np.argpartition(-log_probability, width - 1, axis=1)[:, :width]
         chosen = np.take_along_axis(xy, best[..., None], axis=1)
         before = np.take_along_axis(log_probability, best, axis=1)

@@ -138,12 +138,12 @@ class ThetaLikelihood:
                     evidence[number][members, own] = fit.evidence.T
                     refuted[number][members, own] = fit.refuted.T
         found = []
-        for number, (together, group) in enumerate(zip(choices, groups, strict=True)):
-            there = np.sort(np.concatenate([members for members, _ in group]))
+        row_of = {client: row for row, client in enumerate(self.clients)}
+        for number, together in enumerate(choices):
             only = replace(self, rounds=tuple(self.rounds[i] for i in together))
+            there = np.array([row_of[client] for client in only.clients], dtype=np.int64)
             floor = np.median(refuted[number, there], axis=1)
             total = np.logaddexp(evidence[number, there], floor[:, None])
-            assert only.clients == tuple(self.clients[i] for i in there)
             found.append(ThetaEvidence(only, total, floor))
         return found
 

@@ -21,6 +21,9 @@ _REFUTED = 200.0
 _EXACT = 1e-9
 # or, where single residuals are seen, than to so many dB, and their sums to this share.
 _EXACT_DB, _EXACT_SHARE = 0.02, 1e-3
+# How far residuals are from those at the cell's centre depends on the same two coordinates of the
+# user for all stations: this share of them counts.
+_INDEPENDENT = 0.25
 # A user is anywhere in its cell. In sides of it a uniform position has a variance of 1/12; three
 # times as much again is for what is not linear in the position.
 _WITHIN = 4 / 12
@@ -95,7 +98,8 @@ class Fit:
 
     log_norm: Floats  # at the mean, (n, 1 or U)
     squares: Floats  # squared distance from the mean in deviations, (n, U)
-    size: int | Ints  # how many numbers that is of, for all or (U,)
+    size: float | Floats  # how many numbers that is of, for all or (1 or n, U)
+    counts: float = 1.0  # what its logarithm counts as evidence
 
     @property
     def evidence(self) -> Floats:
@@ -113,7 +117,7 @@ class Fit:
             self.log_norm - 0.5 * squares / scale**2 - self.size * np.log(scale)
             for scale in _SCALES
         ]
-        return np.asarray(np.logaddexp.reduce(each))
+        return np.asarray(self.counts * np.logaddexp.reduce(each))
 
 
 class Expected(Protocol):
@@ -220,14 +224,14 @@ class ExpectedResiduals:
             apart = seen[..., number] - means[0], expected[..., number] - means[1]
             squares = squares + _distances(*apart, 1 / self.exact, there)
         log_norms = -0.5 * ((count - 1) * np.log(self.exact) + np.log(variance))
-        log_norm = np.matmul(there, log_norms[..., None])[..., 0]
-        size = (count * there.sum(axis=-1)).astype(np.int64)
+        log_norm, size = np.matmul(there, log_norms[..., None])[..., 0], count * there.sum(axis=-1)
+        counts = _INDEPENDENT / count  # rounds repeat the same measurements
         if not self.complete:
-            return Fit(log_norm, squares, size)
+            return Fit(log_norm, squares, size, counts)
         misfit, variances = self._sums(heard)
         squares = squares + (misfit**2 / variances).sum(axis=(-2, -1))
         log_norm = log_norm - 0.5 * np.log(variances).sum(axis=(-2, -1))
-        return Fit(log_norm, squares, size + misfit.shape[-1] * count)
+        return Fit(log_norm, squares, size + misfit.shape[-1] * count, counts)
 
     def _sums(self, heard: Heard) -> tuple[Floats, Floats]:
         """How far the laws' sums are off, and the variance of that, (n, U, R, P)."""

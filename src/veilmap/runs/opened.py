@@ -309,6 +309,8 @@ def label_of(mechanism: Mechanism, server_sees: str) -> str:
             parts.append(f"{symbol} = {value:g}")
     if server_sees == "sums":
         parts.append("sums only")
+    elif mechanism.covers_theta:
+        parts.append("θ in sums")
     return ", ".join(parts)
 
 

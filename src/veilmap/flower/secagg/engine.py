@@ -30,7 +30,7 @@ from veilmap.federation.participation import Turnout
 from veilmap.federation.rounds import Training
 from veilmap.federation.server import OpenedSum, RoundSum
 from veilmap.flower import records
-from veilmap.flower.exchange import FlowerExchange, silence
+from veilmap.flower.exchange import FlowerExchange, check_theta, silence
 from veilmap.flower.secagg import masking
 from veilmap.flower.secagg.enrolment import Roster
 from veilmap.flower.secagg.session import AGREE, RECORD, Advert, Announcement, View
@@ -98,6 +98,7 @@ def exchange_for(
 
     ``waiting`` are the parameters of `FlowerExchange` that say for whom and how long to wait.
     """
+    check_theta(training.config)
     if training.config.server_sees == "uploads":
         return FlowerExchange(grid, **waiting)
     if roster is None:
