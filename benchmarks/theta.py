@@ -6,6 +6,7 @@ python benchmarks/theta.py --users 40 # of whom so many are attacked
 
 import argparse
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -49,9 +50,8 @@ def _trained(
     )  # fmt: skip
 
 
-def _attacked(transcript: Transcript) -> list[tuple[str, Estimates, float]]:
+def _attacked(transcript: Transcript) -> Iterator[tuple[str, Estimates, float]]:
     """All ten rounds by every attack, and five of them, or the first, by θ's alone."""
-    rows: list[tuple[str, Estimates, float]] = []
     earlier: dict[str, Estimates] = {}
     attacks: list[Attack] = [MatchedFilter(), GradientInversion()]
     if transcript.shows_theta:
@@ -62,12 +62,11 @@ def _attacked(transcript: Transcript) -> list[tuple[str, Estimates, float]]:
             started = time.perf_counter()
             found = ThetaInversion().locate(some)
             seconds = time.perf_counter() - started
-            rows.append((f"theta inversion, {number} of the rounds", found, seconds))
+            yield f"theta inversion, {number} of the rounds", found, seconds
     for attack in attacks:
         started = time.perf_counter()
         earlier[attack.name] = attack.locate_after(transcript, earlier)
-        rows.append((attack.name, earlier[attack.name], time.perf_counter() - started))
-    return rows
+        yield attack.name, earlier[attack.name], time.perf_counter() - started
 
 
 if __name__ == "__main__":

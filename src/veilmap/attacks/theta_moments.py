@@ -11,7 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from veilmap._kernels import rows as kernels
 from veilmap._util.arrays import Bools, Floats, Ints
+from veilmap._util.threads import even_parts, run_parts
 
 # σ may also be half, or up to four times, what is assumed.
 _SCALES = (0.5, 1.0, 2.0, 4.0)
@@ -184,7 +186,14 @@ class ExpectedSums:
 
 def _products(rows: Floats) -> Floats:
     """Σ_b v_b v_bᵀ, (n, K, K), of rows v (n, B, K)."""
-    return np.asarray(np.matmul(rows.transpose(0, 2, 1), rows))
+    dense = np.ascontiguousarray(rows)
+    result = np.empty((len(dense), dense.shape[2], dense.shape[2]))
+
+    def part(start: int, stop: int) -> None:
+        kernels.outer_products(start=start, stop=stop, rows=dense, out=result)
+
+    run_parts(part, even_parts(len(dense)))
+    return result
 
 
 @dataclass(frozen=True)
