@@ -1,12 +1,21 @@
 """Our own defence under the strongest attacks, and what an audit costs."""
 
 import time
+from collections.abc import Sequence
 
 from suite._figure import Figure
-from veilmap.attacks import GradientInversion, MatchedFilter, PlaneInversion, WeightedCentroid
+from veilmap.attacks import (
+    Attack,
+    GradientInversion,
+    JointInversion,
+    MatchedFilter,
+    PlaneInversion,
+    ThetaInversion,
+    WeightedCentroid,
+)
 from veilmap.auditing.audit import Audit, audit
 from veilmap.data.measurements import Measurements
-from veilmap.federation import Participation, Recording, train
+from veilmap.federation import Model, Participation, Recording, train
 from veilmap.federation.transcript import ServerSees
 from veilmap.privacy.mechanisms import GeometryAligned, Mechanism, NoNoise, UniformNoise
 from veilmap.scenes.scene import Scene
@@ -23,6 +32,14 @@ def measure(seed: int) -> list[Figure]:
     aligned, cost = _audited(scene, data, GeometryAligned(noise_budget=50), seed)
     uniform, uniform_cost = _audited(scene, data, UniformNoise(noise_budget=50), seed)
     none, none_cost = _audited(scene, data, NoNoise(), seed)
+    covered, _ = _audited(
+        scene, data, GeometryAligned(noise_budget=50, theta="sum"), seed,
+        attacks=[MatchedFilter(), GradientInversion()],
+    )  # fmt: skip
+    offsets, _ = _audited(
+        scene, data, GeometryAligned(noise_budget=50), seed,
+        model=Model(calibrate=["stations"]), attacks=[ThetaInversion()],
+    )  # fmt: skip
     sums, _ = _audited(scene, data, NoNoise(), seed, "sums")
     changing = audit(
         train(data, scene.grid, rounds=_ROUNDS, seed=seed, server_sees="sums",
@@ -39,6 +56,7 @@ def measure(seed: int) -> list[Figure]:
     return [
         Figure("aligned 50, best attack on round 50, median", single, "m", at_most=10),
         Figure("aligned 50, best attack on five rounds, median", together, "m", at_most=5),
+        *_of_theta(aligned, covered, offsets),
         Figure("sums without noise, least RMSE / guessing", sums.closest_rmse, "×", at_least=0.9),
         Figure("time, audit / training, aligned 50", cost, "×", at_most=3),
         Figure("time, audit / training, uniform 50", uniform_cost, "×"),
@@ -70,12 +88,31 @@ def measure(seed: int) -> list[Figure]:
     ]
 
 
+def _of_theta(aligned: Audit, covered: Audit, offsets: Audit) -> list[Figure]:
+    """What gradients of θ in the clear add to those of h, and what is left without them."""
+    by_theta, joint = ThetaInversion.name, JointInversion.name
+    found = [
+        ("aligned 50, theta inversion on round 1, median", aligned.score(by_theta, 0)),
+        ("aligned 50, theta inversion on round 50, median", aligned.score(by_theta, 49)),
+        ("aligned 50, theta inversion on five rounds, median", aligned.score(by_theta, "all")),
+        ("aligned 50, joint inversion on round 50, median", aligned.score(joint, 49)),
+        ("aligned 50, joint inversion on five rounds, median", aligned.score(joint, "all")),
+        ("… with offsets, theta inversion on round 1, median", offsets.score(by_theta, 0)),
+        ("… with offsets, theta inversion on five rounds, median", offsets.score(by_theta, "all")),
+        ("… with θ in sums, strongest attack, median", covered.strongest),
+    ]
+    return [Figure(name, score.median.value, "m") for name, score in found]
+
+
 def _audited(
     scene: Scene,
     data: Measurements,
     mechanism: Mechanism,
     seed: int,
     server_sees: ServerSees = "uploads",
+    *,
+    model: Model | None = None,
+    attacks: Sequence[Attack] | None = None,
 ) -> tuple[Audit, float]:
     """An audit, and its time over that of the training it audits."""
     started = time.perf_counter()
@@ -86,10 +123,11 @@ def _audited(
         rounds=_ROUNDS,
         seed=seed,
         server_sees=server_sees,
+        model=model,
         recording=Recording(keep_uploads=_SEEN),
     )
     trained = time.perf_counter()
-    found = audit(run, data)
+    found = audit(run, data, attacks=attacks)
     return found, (time.perf_counter() - trained) / (trained - started)
 
 

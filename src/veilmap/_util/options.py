@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from veilmap._util import checks
+from veilmap.errors import ConfigurationError
 
 _KEY = "option"
 
@@ -24,16 +25,22 @@ class Option:
     least: float = -math.inf
     below: float = math.inf
     most: float = math.inf
+    choices: tuple[str, ...] = ()  # of a text; bounds are for numbers
 
-    def checked(self, name: str, value: Any) -> float:
-        """The value of a parameter as a number within the bounds."""
+    def checked(self, name: str, value: Any) -> float | str:
+        """The value of a parameter: one of the choices, or a number within the bounds."""
+        if self.choices:
+            if value not in self.choices:
+                known = " or ".join(map(repr, self.choices))
+                raise ConfigurationError(f"{name} is {known}, not {value!r}", name)
+            return str(value)
         bounds = {"above": self.above, "least": self.least, "below": self.below, "most": self.most}
         return checks.number(name, value, **bounds)
 
 
-def option(default: Any, flag: str, meaning: str, **bounds: float) -> Any:
-    """A dataclass field that people can set; a number has ``bounds``."""
-    return field(default=default, metadata={_KEY: Option(flag, meaning, default, **bounds)})
+def option(default: Any, flag: str, meaning: str, **limits: Any) -> Any:
+    """A dataclass field that people can set, with a number's bounds or a text's choices."""
+    return field(default=default, metadata={_KEY: Option(flag, meaning, default, **limits)})
 
 
 def options_of(*kinds: type) -> dict[str, Option]:
@@ -47,7 +54,7 @@ def options_of(*kinds: type) -> dict[str, Option]:
 
 
 def check_options(made: Any) -> None:
-    """Check and convert all numbers of a frozen dataclass that has just been made."""
+    """Check and convert all options of a frozen dataclass that has just been made."""
     for name, known in options_of(type(made)).items():
         value = getattr(made, name)
         if value is not None and not isinstance(value, bool):

@@ -6,12 +6,14 @@ from veilmap.attacks.centroid import WeightedCentroid
 from veilmap.attacks.differencing import Differencing
 from veilmap.attacks.found_places import FoundPlaces, PlacesAttack
 from veilmap.attacks.gradient_inversion import GradientInversion
+from veilmap.attacks.joint_inversion import JointInversion
 from veilmap.attacks.matched_filter import MatchedFilter
 from veilmap.attacks.mixture_pursuit import MixturePursuit
 from veilmap.attacks.places_over_time import PlacesOverTime
 from veilmap.attacks.plane_inversion import PlaneInversion
 from veilmap.attacks.plane_subtraction import PlaneSubtraction
 from veilmap.attacks.prior import PriorOnly
+from veilmap.attacks.theta_inversion import ThetaInversion
 
 __all__ = [
     "Attack",
@@ -20,6 +22,7 @@ __all__ = [
     "Estimates",
     "FoundPlaces",
     "GradientInversion",
+    "JointInversion",
     "MatchedFilter",
     "MixturePursuit",
     "Placed",
@@ -29,5 +32,6 @@ __all__ = [
     "PlaneSubtraction",
     "Posterior",
     "PriorOnly",
+    "ThetaInversion",
     "WeightedCentroid",
 ]

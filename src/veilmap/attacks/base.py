@@ -1,7 +1,7 @@
 """What attacks share: what they may see, and what they answer with."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -35,6 +35,11 @@ class Placed:
         """Distance from the truth, (n,), in metres."""
         truth = np.array([true_xy[client] for client in self.clients]).reshape(-1, 2)
         return np.linalg.norm(self.xy - truth, axis=1)
+
+    def of(self, clients: Sequence[ClientId]) -> Floats:
+        """The places of some of them, in this order, (n, 2)."""
+        row_of = {client: row for row, client in enumerate(self.clients)}
+        return self.xy[[row_of[client] for client in clients]]
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Attack(ABC):
     """A way to find users from a transcript and public facts."""
 
     sees: ClassVar[frozenset[ServerSees]] = frozenset({"uploads"})
+    reads_theta: ClassVar[bool] = False  # whether it needs single users' gradients of θ
 
     @property
     @abstractmethod
@@ -134,6 +140,12 @@ class Attack(ABC):
                 f"the attack {self.name} needs {' or '.join(sorted(self.sees))};"
                 f" in this run the server sees only {transcript.server_sees}",
                 "server_sees",
+            )
+        if self.reads_theta and not transcript.shows_theta:
+            raise ConfigurationError(
+                f"the attack {self.name} needs single users' gradients of θ; in this run the"
+                " server sees only their sum",
+                "theta",
             )
 
     def uploads(self, transcript: Transcript) -> dict[int, SeenRound]:

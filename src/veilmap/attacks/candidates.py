@@ -51,10 +51,8 @@ class Candidates:
     remembered: "tuple[RadioMap, Templates] | None" = field(default=None, repr=False)
 
     @classmethod
-    def of(
-        cls, transcript: Transcript, altitude: float, most_places: int = _MOST_PLACES
-    ) -> "Candidates":
-        """The candidates that a transcript's public facts give."""
+    def of(cls, transcript: Transcript, altitude: float, most: int = _MOST_PLACES) -> "Candidates":
+        """The candidates that a transcript's public facts give, ``most`` at most."""
         if len(transcript.base_stations) == 0:
             raise ConfigurationError(
                 "this run does not say where base stations are, and attacks that compare places"
@@ -64,9 +62,7 @@ class Candidates:
         every = -(-len(transcript.base_stations) // _MOST_STATIONS)
         stations = np.ascontiguousarray(transcript.base_stations[::every])
         bs = None if transcript.bs is None else transcript.bs[::every]
-        return cls(
-            coarser(transcript.grid, most_places), altitude, stations, transcript.best_map, bs
-        )
+        return cls(coarser(transcript.grid, most), altitude, stations, transcript.best_map, bs)
 
     def answering(self, broadcast: RadioMap) -> "Candidates":
         """The same candidates with their templates of one broadcast, made once and kept sparse.

@@ -53,11 +53,8 @@ class GradientInversion(Attack):
 
     def locate(self, transcript: Transcript, starts: Estimates | None = None) -> Estimates:
         """Places of greatest likelihood; ``starts`` saves a `MatchedFilter` run anew."""
-        rounds = self.uploads(transcript)
         starts = starts or MatchedFilter(altitude=self.altitude).locate(transcript)
-        candidates = starts.candidates or Candidates.of(transcript, self.altitude)
-        clip = transcript.mechanism.clip
-        views = {n: self._view(seen, candidates, clip) for n, seen in rounds.items()}
+        views = self.views(transcript, starts)
         placed: dict[When, Placed] = {
             number: self._climb([view], starts.posteriors[number]) for number, view in views.items()
         }
@@ -71,7 +68,13 @@ class GradientInversion(Attack):
         """`locate` from the places of greatest likelihood of a `MatchedFilter` among them."""
         return self.locate(transcript, earlier.get(MatchedFilter.name))
 
-    def _view(self, seen: SeenRound, candidates: Candidates, clip: float) -> "_View":
+    def views(self, transcript: Transcript, starts: Estimates) -> "dict[int, View]":
+        """The likelihoods of all rounds; ``starts`` are those of a `MatchedFilter`."""
+        candidates = starts.candidates or Candidates.of(transcript, self.altitude)
+        clip, rounds = transcript.mechanism.clip, self.uploads(transcript)
+        return {number: self._view(seen, candidates, clip) for number, seen in rounds.items()}
+
+    def _view(self, seen: SeenRound, candidates: Candidates, clip: float) -> "View":
         """A round with the noise that its uploads show."""
         broadcast, values = seen.broadcast.radio_map, seen.uploads.astype(np.float64)
         variances = noise_variances(seen.uploads, broadcast.grid)
@@ -79,9 +82,9 @@ class GradientInversion(Attack):
         counts = seen.weight.astype(np.float64)
         uploads = Uploads(values=values, variances=variances, counts=counts, clip=clip)
         row_of = {client: row for row, client in enumerate(seen.clients)}
-        return _View(self, candidates, broadcast, row_of, uploads)
+        return View(self, candidates, broadcast, row_of, uploads)
 
-    def _climb(self, views: "Sequence[_View]", posterior: Posterior) -> Placed:
+    def _climb(self, views: "Sequence[View]", posterior: Posterior) -> Placed:
         """From the posterior's peaks to the best places nearby."""
         clients = posterior.clients
         west, east, south, north = posterior.grid.extent
@@ -100,7 +103,7 @@ class GradientInversion(Attack):
 
 
 @dataclass(frozen=True)
-class _View:
+class View:
     """One round as the likelihood takes it."""
 
     attack: GradientInversion
@@ -130,7 +133,7 @@ class _View:
 
 
 def _best(
-    views: Sequence[_View],
+    views: Sequence[View],
     clients: Sequence[ClientId],
     options: Floats,
     gains: Floats | None = None,

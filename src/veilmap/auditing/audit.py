@@ -16,10 +16,12 @@ from veilmap.attacks import (
     Differencing,
     Estimates,
     GradientInversion,
+    JointInversion,
     MatchedFilter,
     PlaneInversion,
     PlaneSubtraction,
     PriorOnly,
+    ThetaInversion,
     WeightedCentroid,
 )
 from veilmap.attacks.base import Places, When
@@ -235,11 +237,14 @@ def battery(transcript: Transcript) -> list[Attack]:
         PlaneSubtraction(),
         MatchedFilter(),
         GradientInversion(),
+        ThetaInversion(),
+        JointInversion(),
         Differencing(),
     ]
     if isinstance(transcript.mechanism, PrivUnit):
         everything.append(CapLikelihood())
-    return [attack for attack in everything if transcript.server_sees in attack.sees]
+    fitting = [attack for attack in everything if transcript.server_sees in attack.sees]
+    return [attack for attack in fitting if transcript.shows_theta or not attack.reads_theta]
 
 
 def chosen_rounds(

@@ -63,7 +63,7 @@ class Knobs:
     @property
     def schemes(self) -> dict[str, UploadNoise]:
         """What a client may do to its gradient."""
-        noisy = {"noise_budget": self.noise_budget, "clip": self.clip}
+        noisy: dict[str, Any] = {"noise_budget": self.noise_budget, "clip": self.clip}
         return {
             "no noise": NoNoise(clip=self.clip),
             "uniform": UniformNoise(**noisy),

@@ -58,6 +58,7 @@ def train(
     epsilon: float | None = of_mechanisms("epsilon"),
     delta: float | None = of_mechanisms("delta"),
     clip: float | None = of_mechanisms("clip"),
+    theta: str | None = of_mechanisms("theta"),
     server_sees: str | None = SERVER_SEES,
     degrees: int = option(_DEGREES, "Degrees of obstruction, each with its own law.", min=2, max=4),
     calibrate: str = option("", "Learn offsets in dB of stations, devices, or stations,devices."),
@@ -121,6 +122,7 @@ def train(
         epsilon=epsilon,
         delta=delta,
         clip=clip,
+        theta=theta,
         dropout=allow_missing,
         contribute=contribute,
     )
@@ -271,7 +273,7 @@ def _public_heights(
     return known_buildings.heights(file, grid, ground=ground)
 
 
-def mechanism_from(name: str, **options: float | None) -> Mechanism:
+def mechanism_from(name: str, **options: float | str | None) -> Mechanism:
     """The mechanism that a command's options describe."""
     given = {key: value for key, value in options.items() if value is not None}
     known = options_of(*MECHANISMS.values())

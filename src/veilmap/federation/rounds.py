@@ -176,7 +176,8 @@ class Training:
             return server.open_round(np.bincount(revealed, minlength=len(tiles)).tolist(), tiles)
         total = server.open_round([int(turnout.invited.sum())])
         if self.config.server_sees == "uploads" and self.recording.keeps(server.state.round):
-            total.recorder = RoundRecorder(self.recording.keep_users)
+            covers = self.config.mechanism.covers_theta
+            total.recorder = RoundRecorder(self.recording.keep_users, covers)
         return total
 
     def _start(self) -> ServerState:

@@ -14,7 +14,7 @@ from veilmap.federation.messages import Broadcast, ClientId, Update
 from veilmap.federation.public import seen_from
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms import Mechanism, PrivateMechanism
 
 ServerSees = Literal["uploads", "shuffled", "sums"]
 """The trust model: single uploads (the paper's), uploads of a round that somebody else has taken
@@ -32,7 +32,11 @@ def checked_sees(value: str) -> ServerSees:
 
 @dataclass(frozen=True)
 class SeenRound:
-    """One round of a server that sees every upload of n users."""
+    """One round of a server that sees every upload of n users.
+
+    Where gradients of θ are covered, P is 0, each weight is the mean number of links, which is
+    what their sum tells, and uploads are J_i over it times g̃: what users send is J_i g̃.
+    """
 
     broadcast: Broadcast
     clients: tuple[ClientId, ...]
@@ -97,6 +101,14 @@ class Transcript:
         return seen if self.targets is None else seen.only(self.targets)
 
     @property
+    def shows_theta(self) -> bool:
+        """Whether it has gradients of θ, and numbers of links, of single users without noise."""
+        return not isinstance(self.mechanism, PrivateMechanism) and all(
+            isinstance(seen, SeenRound) and seen.theta_gradient.shape[1] > 0
+            for seen in self.rounds.values()
+        )
+
+    @property
     def best_map(self) -> RadioMap:
         """The server's best knowledge of the city: the learned map, or its last broadcast."""
         return self.radio_map or self.rounds[max(self.rounds)].broadcast.radio_map
@@ -107,10 +119,15 @@ class RoundRecorder:
     """Collects the updates of one round, all clients' or some."""
 
     only: Collection[ClientId] | None = None
+    covers_theta: bool = False  # whether the server sees θ's gradients and weights only in sums
+    _links: int = field(default=0, init=False)  # of all users
+    _users: int = field(default=0, init=False)
     _updates: list[Update] = field(default_factory=list, init=False)
 
     def add(self, update: Update) -> None:
         """Remember an update."""
+        self._links += update.weight
+        self._users += 1
         if self.only is None or update.client in self.only:
             self._updates.append(update)
 
@@ -119,10 +136,16 @@ class RoundRecorder:
         updates, count = self._updates, len(self._updates)
         heights = np.array([u.height_gradient for u in updates], dtype=np.float32)
         theta = np.array([u.theta_gradient for u in updates], dtype=np.float64)
+        weights = np.array([u.weight for u in updates], dtype=np.int64)
+        parameters = len(broadcast.radio_map.theta)
+        if self.covers_theta:
+            mean = max(1, round(self._links / max(self._users, 1)))
+            heights = heights.reshape(count, -1) * (weights / mean)[:, None].astype(np.float32)
+            theta, parameters, weights = theta[:, :0], 0, np.full(count, mean)
         return SeenRound(
             broadcast,
             tuple(update.client for update in updates),
             heights.reshape(count, broadcast.radio_map.grid.cells),
-            theta.reshape(count, len(broadcast.radio_map.theta)),
-            np.array([u.weight for u in updates], dtype=np.int64),
+            theta.reshape(count, parameters),
+            weights,
         )

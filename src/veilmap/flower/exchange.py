@@ -9,6 +9,7 @@ from flwr.serverapp import Grid as FlowerGrid
 
 from veilmap._util.arrays import Ints
 from veilmap.errors import ConfigurationError
+from veilmap.federation.config import RunConfig
 from veilmap.federation.engine import Gathered
 from veilmap.federation.messages import ClientId, Update
 from veilmap.federation.participation import Turnout
@@ -18,6 +19,16 @@ from veilmap.flower.records import UnreadableError
 from veilmap.geometry.tiling import Tiles
 
 _AFTER_DEADLINE = 5.0
+
+
+def check_theta(config: RunConfig) -> None:
+    """Refuse gradients of θ that are to be covered where nodes send single updates."""
+    if config.server_sees == "uploads" and config.mechanism.covers_theta:
+        raise ConfigurationError(
+            "theta='sum' is for training in process: on Flower nodes send their gradients of θ with"
+            " their uploads, so let the server see only sums (server_sees='sums') instead",
+            "theta",
+        )
 
 
 @dataclass

@@ -22,6 +22,7 @@ from veilmap.errors import ConfigurationError
 from veilmap.federation.rounds import Training
 from veilmap.federation.run import Run
 from veilmap.flower.client import Own, client_app
+from veilmap.flower.exchange import check_theta
 from veilmap.flower.secagg.engine import exchange_for
 from veilmap.flower.secagg.enrolment import Enrolment, Roster, enrol, write_roster
 
@@ -55,6 +56,7 @@ class Simulation:
             raise ConfigurationError(
                 "Flower's simulation deals out one table: load the folder, or train in process"
             )
+        check_theta(training.config)
         training.check()
         sums = training.config.server_sees == "sums"
         # All that a node takes along: the training itself may hold what no process can be sent.

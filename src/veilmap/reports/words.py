@@ -56,7 +56,10 @@ def facts(run: OpenRun) -> list[tuple[str, str]]:
 
 def mechanism(used: Mechanism) -> str:
     """What clients do to their gradients."""
-    return _MECHANISMS[used.name].format(**to_plain(used))
+    covered = (
+        "; gradients of θ and numbers of links leave only in sums" if used.covers_theta else ""
+    )
+    return _MECHANISMS[used.name].format(**to_plain(used)) + covered
 
 
 def promise(run: OpenRun) -> str:

@@ -19,7 +19,8 @@ from veilmap.privacy.mechanisms import MECHANISMS, Mechanism, named
 from veilmap.runs.source import Source
 
 # Options of `veilmap train`, by the fields of mechanisms.
-_OPTIONS = {name: known.flag for name, known in options_of(*MECHANISMS.values()).items()}
+_DECLARED = options_of(*MECHANISMS.values())
+_OPTIONS = {name: known.flag for name, known in _DECLARED.items()}
 _KEPT = 5  # rounds of a new run whose uploads are kept
 
 
@@ -106,7 +107,12 @@ def source_options(source: Source) -> list[str]:
 
 def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:
     """A mechanism by its name and attributes; those that the command line does not set are left."""
-    own = {option: parameters.get(attribute) for attribute, option in _OPTIONS.items()}
+    usual = {attribute: known.default for attribute, known in _DECLARED.items() if known.choices}
+    own = {
+        option: parameters[attribute]
+        for attribute, option in _OPTIONS.items()
+        if attribute in parameters and parameters[attribute] != usual.get(attribute)
+    }
     return ["--mechanism", name, *_words(own)]
 
 

@@ -309,6 +309,8 @@ def label_of(mechanism: Mechanism, server_sees: str) -> str:
             parts.append(f"{symbol} = {value:g}")
     if server_sees != "uploads":
         parts.append({"sums": "sums only"}.get(server_sees, server_sees))
+    elif mechanism.covers_theta:
+        parts.append("θ in sums")
     return ", ".join(parts)
 
 

@@ -78,6 +78,8 @@ def declared_options(mechanism: type[Mechanism]) -> list[schema.OptionInfo]:
     """The options of a mechanism for a form."""
     infos = []
     for name, one in options_of(mechanism).items():
+        if one.choices:  # forms have numbers
+            continue
         least, most = max(one.above, one.least), min(one.below, one.most)
         infos.append(schema.OptionInfo(name, one.help, one.default, known(least), known(most)))
     return infos

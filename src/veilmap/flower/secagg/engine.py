@@ -30,7 +30,7 @@ from veilmap.federation.participation import Turnout
 from veilmap.federation.rounds import Training
 from veilmap.federation.server import OpenedSum, RoundSum
 from veilmap.flower import records
-from veilmap.flower.exchange import FlowerExchange, silence
+from veilmap.flower.exchange import FlowerExchange, check_theta, silence
 from veilmap.flower.secagg import masking
 from veilmap.flower.secagg.enrolment import Roster
 from veilmap.flower.secagg.session import AGREE, RECORD, Advert, Announcement, View
@@ -104,6 +104,7 @@ def exchange_for(
             " uploads they keep none",
             "mechanism",
         )
+    check_theta(training.config)
     if training.config.server_sees == "uploads":
         return FlowerExchange(grid, **waiting)
     if roster is None:

@@ -134,6 +134,11 @@ class Mechanism(ABC):
         """
         raise NotImplementedError
 
+    @property
+    def covers_theta(self) -> bool:
+        """Whether gradients of θ and numbers of links leave only in sums, where uploads do not."""
+        return False
+
     def coins(self, draws: Sequence[Draw]) -> Coins:
         """To be tossed once a round: a second toss of the system's would fall otherwise."""
         users = len(draws)  # nothing is rounded, and all take part

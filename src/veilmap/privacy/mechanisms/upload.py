@@ -34,8 +34,22 @@ LEAST_NORM = 0.01
 class UploadNoise(Mechanism):
     """A mechanism that adds noise to each upload of ∂F_i/∂h; it supplies `_variances`.
 
-    ∂F_i/∂θ and J_i leave as they are: the paper protects only h.
+    ``theta`` says what becomes of ∂F_i/∂θ and J_i. In the "clear" they leave as they are: the paper
+    protects only h. With "sum" the server gets no more than their sums, as secure aggregation of
+    a handful of numbers gives them, and J_i times a user's gradient of h.
     """
+
+    theta: str = option(
+        "clear",
+        "--theta",
+        "Users' gradients of θ and numbers of links: in the clear, or only their sum.",
+        choices=("clear", "sum"),
+    )
+
+    @property
+    def covers_theta(self) -> bool:
+        """Whether gradients of θ and numbers of links leave only in sums."""
+        return self.theta == "sum"
 
     @abstractmethod
     def _variances(

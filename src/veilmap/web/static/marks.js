@@ -63,6 +63,8 @@ const ATTACKS = [
   "differencing",
   "posterior",
   "prior only",
+  "joint inversion",
+  "theta inversion",
 ];
 
 /** @type {Look} */
