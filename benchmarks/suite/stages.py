@@ -314,7 +314,7 @@ def _screening(setting: Setting) -> Case:
 
 
 def _summed(broadcast: Broadcast, updates: list[Update]) -> RoundSum:
-    total = RoundSum(broadcast, UniformNoise(noise_budget=_BUDGET).largest_upload())
+    total = RoundSum(broadcast, UniformNoise(noise_budget=_BUDGET).largest_upload(cells=1))
     total.add(updates)
     return total
 
@@ -361,7 +361,7 @@ def uploads_added_up(
     """The same from everybody's upload."""
     clients = _clients(data, mechanism)
     broadcast = Broadcast(0, radio_map, clients.links.users)
-    total = RoundSum(broadcast, mechanism.largest_upload())
+    total = RoundSum(broadcast, mechanism.largest_upload(radio_map.trained_cells))
     total.add(clients.answer(broadcast)[0])
     return total.sum.height_gradient
 

@@ -51,7 +51,7 @@ def test_both_are_expected_on_the_scale_of_a_synthetic_city(both):
 
 
 def test_a_way_that_cannot_work_leaves_the_other():
-    found = ways(1800, 1.0)
+    found = ways(1500, 1.0)
     assert found.rounds is None
     assert found.refused.keys() == {"rounds", "shuffled uploads", "uploads with names"}
     assert found.one_sum.expectation.error_db > 0
@@ -63,7 +63,7 @@ def test_a_way_that_cannot_work_leaves_the_other():
 
 
 def test_one_sum_is_better_where_noise_costs_rounds_much():
-    few, many = (ways(users, 1.0, stations=1, links=1) for users in (2000, 20_000))
+    few, many = (ways(users, 1.0, stations=1, links=1) for users in (1800, 20_000))
     assert few.one_sum.expectation.error_db < few.rounds.error_db
     assert many.one_sum.expectation.error_db > many.rounds.error_db
     assert few.advice.startswith("One sum")
@@ -101,13 +101,13 @@ def test_stations_are_spread_evenly():
 
 def test_the_command_answers_for_both(tmp_path, capsys):
     file = tmp_path / "plan.json"
-    words = ("plan", "--users", "1800", "--epsilon", "1", "--json", str(file))
+    words = ("plan", "--users", "1500", "--epsilon", "1", "--json", str(file))
     code, shown, error = command(capsys, *words)
     assert code == 0, error
     assert "cannot work" in shown
     described = json.loads(file.read_text())
     assert described["rounds"] is None
-    assert "1,800 users" in described["refused"]["rounds"]
+    assert "1,500 users" in described["refused"]["rounds"]
     assert described["one_sum"]["expected_error_db"] > 2.4
     assert described["advice"].split()[0] in shown
 

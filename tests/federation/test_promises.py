@@ -140,6 +140,59 @@ def test_a_sum_that_misses_too_much_noise_stays_shut(town):
     assert run.history[-1].epsilon <= ceiling < 8.0
 
 
+TURNS = vm.Participation(share=1 / 3, in_turns=True)
+
+
+def test_uploads_that_may_have_been_sent_are_charged(town):
+    """Late uploads are seen too, and those of a round of which some never came."""
+    scene, data = town
+    late = replace(TURNS, late=0.05, dropout=0.05)
+    run = vm.train(
+        data, scene.grid, mechanism=vm.PrivUnit(epsilon=4, delta=1e-3), rounds=6, seed=0,
+        participation=late, recording=vm.Recording(keep_uploads="all"),
+    )  # fmt: skip
+    # Everybody was asked twice, whoever answered in time.
+    assert run.history[-1].epsilon == pytest.approx(4, rel=0.01)
+    assert run.history[-1].epsilon <= 4
+    assert sum(row.clients for row in run.history) < 24
+    seen = run.transcript.rounds[0]
+    assert np.abs(seen.uploads).max() <= 32
+    assert (seen.weight == 1).all()
+
+
+def test_shuffled_uploads_have_no_names_and_few_are_not_passed_on(town):
+    scene, data = town
+    settings = {"rounds": 3, "seed": 0, "server_sees": "shuffled"}
+    settings["recording"] = vm.Recording(keep_uploads="all")
+    wanted = vm.PrivUnit(epsilon=8, delta=1e-3)
+    run = vm.train(data, scene.grid, mechanism=wanted, participation=TURNS, **settings)
+    assert run.transcript.mechanism.among == 4  # of groups of four none may be missing
+    assert all(isinstance(seen, SeenSum) for seen in run.transcript.rounds.values())
+    assert run.history[-1].epsilon <= 8
+    missing = replace(run.transcript.mechanism, among=5)
+    shut = vm.train(data, scene.grid, mechanism=missing, participation=TURNS, **settings)
+    assert not any(row.opened for row in shut.history)
+    assert shut.history[-1].epsilon == 0
+    with refused(ConfigurationError, parameter="keep_users"):
+        settings["recording"] = vm.Recording(keep_uploads="all", keep_users={0})
+        vm.train(data, scene.grid, mechanism=wanted, participation=TURNS, **settings)
+
+
+def test_private_uploads_resume_to_the_same_bits_and_pay_once(town, tmp_path):
+    scene, data = town
+    settings = {"mechanism": vm.PrivUnit(epsilon=8, delta=1e-3), "rounds": 6, "seed": 1}
+    settings |= {"grid": scene.grid, "participation": TURNS}
+    whole = vm.train(data, **settings)
+    out = tmp_path / "run"
+    vm.train(data, **settings, recording=vm.Recording(out=out, checkpoint_every=1))
+    for newer in sorted((out / "checkpoints").glob("*"))[1:]:
+        newer.unlink()
+    (out / "radio_map.nc").unlink()
+    again = vm.train(data, **settings, recording=vm.Recording(out=out, resume=True))
+    np.testing.assert_array_equal(again.radio_map.heights, whole.radio_map.heights)
+    assert again.history[-1].epsilon == whole.history[-1].epsilon <= 8
+
+
 def test_a_lone_answer_is_never_opened_in_sums(town):
     scene, data = town
     run = vm.train(

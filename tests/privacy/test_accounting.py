@@ -11,7 +11,7 @@ from refusals import refused
 from veilmap.errors import PrivacyError
 from veilmap.privacy import accounting, noise
 from veilmap.privacy.accounting import Ledger
-from veilmap.privacy.mechanisms import MECHANISMS, Contribution, PrivateSums
+from veilmap.privacy.mechanisms import MECHANISMS, Contribution, PrivateSums, PrivateUploads
 
 DELTA = 1e-6
 
@@ -81,6 +81,9 @@ def test_every_mechanism_states_its_guarantee_or_why_it_has_none(name):
         promise = mechanism.with_noise(2.0).guarantee
         assert isinstance(promise, PrivateSums)
         assert promise.distance == 1 / 2
+        return
+    if name == "privunit":
+        assert isinstance(replace(mechanism, blanket=0.1, cap=0.2).guarantee, PrivateUploads)
         return
     with refused(PrivacyError, type(mechanism).__name__, "ε") as refusal:
         accounting.epsilon(mechanism, 10, DELTA)

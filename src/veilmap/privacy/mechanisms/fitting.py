@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from veilmap.errors import ConfigurationError
 from veilmap.privacy.mechanisms.aggregate import LEAST_DEVIATION, ROOM, AggregateGaussian
+from veilmap.privacy.mechanisms.lattice import LEAST_ON_SUM
 
 _WHOLE_BYTES = (16, 24, 32)
 # With fewer levels, what rounding adds to gradients that were filtered, and so are small in many
@@ -55,5 +56,5 @@ def _range_per_level(mechanism: AggregateGaussian, cohort: int) -> float:
 def _least_levels(mechanism: AggregateGaussian, cohort: int) -> int:
     """Fewer would make each share of the noise too coarse to be proven, or rounding felt."""
     answers = mechanism.least_answers(cohort)
-    proven = LEAST_DEVIATION * math.sqrt(answers) / mechanism.noise_on_sum
+    proven = max(LEAST_DEVIATION * math.sqrt(answers), LEAST_ON_SUM) / mechanism.noise_on_sum
     return max(_FEWEST_LEVELS, math.ceil(proven))

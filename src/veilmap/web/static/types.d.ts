@@ -139,7 +139,7 @@ export interface NewRun {
   like?: string | null;
   city?: number;
   users?: number;
-  mechanism?: "none" | "uniform" | "aligned" | "aggregate";
+  mechanism?: "none" | "uniform" | "aligned" | "privunit" | "aggregate";
   /** Of the mechanism, by their names; what is left out is the mechanism's own default. */
   options?: Record<string, number>;
   sums?: boolean;
@@ -219,7 +219,7 @@ export interface RunDetail extends RunSummary {
   stations: Station[];
   layers: LayerInfo[];
   mechanism: Record<string, number | string | null>;
-  server_sees: "uploads" | "sums";
+  server_sees: "uploads" | "shuffled" | "sums";
   /** What is promised to users, or why nothing is, in a sentence. */
   promise: string;
   /** Kept rounds that attacks can read, counted from 1. */
