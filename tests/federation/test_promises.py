@@ -143,18 +143,20 @@ def test_a_sum_that_misses_too_much_noise_stays_shut(town):
 TURNS = vm.Participation(share=1 / 3, in_turns=True)
 
 
-def test_uploads_that_may_have_been_sent_are_charged(town):
+def test_uploads_that_may_have_been_sent_are_charged(town, tmp_path):
     """Late uploads are seen too, and those of a round of which some never came."""
     scene, data = town
     late = replace(TURNS, late=0.05, dropout=0.05)
     run = vm.train(
         data, scene.grid, mechanism=vm.PrivUnit(epsilon=4, delta=1e-3), rounds=6, seed=0,
-        participation=late, recording=vm.Recording(keep_uploads="all"),
+        participation=late, recording=vm.Recording(keep_uploads="all", out=tmp_path / "run"),
     )  # fmt: skip
-    # Everybody was asked twice, whoever answered in time.
     assert run.history[-1].epsilon == pytest.approx(4, rel=0.01)
     assert run.history[-1].epsilon <= 4
+    # Everybody was asked twice, and not all answered in time.
     assert sum(row.clients for row in run.history) < 24
+    spent = json.loads((tmp_path / "run" / "ledger.json").read_text())["spent"]
+    assert sorted(spent) == [[user, 2] for user in range(12)]
     seen = run.transcript.rounds[0]
     assert np.abs(seen.uploads).max() <= 32
     assert (seen.weight == 1).all()

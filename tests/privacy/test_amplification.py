@@ -131,15 +131,12 @@ def sent_by(mechanism, gradient, users, seed=1):
 def test_uploads_lie_in_the_cap_as_often_as_is_accounted_for(seed):
     mechanism, users = PrivUnit(blanket=0.3, cap=0.1), 4000
     gradient = np.random.default_rng(0).normal(size=GRID.cells)
-    for own, expected in ((gradient, 0.7 + 0.3 * 0.1), (0 * gradient, 0.1)):
-        sent = sent_by(mechanism, own, users, seed)
-        towards = gradient / np.linalg.norm(gradient)
-        # θ's gradient is 0: all contributions are a little shorter than the clip.
-        length = math.sqrt(1 - mechanism.theta_share**2) if own.any() else 0
-        share = np.mean(sent.uploads / 4 @ towards >= norm.isf(0.1))
-        if length:
-            turned = (1 - length) / 2  # of those who point away none lies in the cap
-            expected = 0.3 * 0.1 + 0.7 * (1 - turned)
+    towards = gradient / np.linalg.norm(gradient)
+    # θ's gradient is 0: a contribution is a little shorter than C, and sometimes turned round. In
+    # the cap of its direction lie those that are not, and a tenth of what is noise alone.
+    turned = (1 - math.sqrt(1 - mechanism.theta_share**2)) / 2
+    for own, expected in ((gradient, 0.3 * 0.1 + 0.7 * (1 - turned)), (0 * gradient, 0.1)):
+        share = np.mean(sent_by(mechanism, own, users, seed).uploads / 4 @ towards >= norm.isf(0.1))
         # Rounding to steps moves some over the edge: 0.1 deviations at the most.
         edge = 0.05 * norm.pdf(norm.isf(0.1))
         assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / users) + edge

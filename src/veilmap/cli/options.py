@@ -37,7 +37,7 @@ def of_mechanisms(name: str) -> Any:
 
 DATA = option(None, "The users' measurements; by default where the run says they are.")
 TEST = option(None, "Measurements for the map's error, .csv or .parquet.")
-SERVER_SEES = option(None, "uploads, or only sums; by default what the mechanism is made for.")
+SERVER_SEES = option(None, "uploads, shuffled or sums; by default what the mechanism is made for.")
 
 
 def listed(text: str) -> list[str]:

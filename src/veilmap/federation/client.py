@@ -163,6 +163,5 @@ def can_add_up(mechanism: Mechanism, radio_map: RadioMap, seed: int | None = Non
     Noise on gradients themselves is added so only with a seed: the system's bits come in bulk.
     """
     plain = not (radio_map.propagation.between or len(radio_map.offsets) or radio_map.field)
-    return (
-        plain and mechanism.sums_in_place and (seed is not None or not mechanism.perturbs_uploads)
-    )
+    in_bulk = mechanism.perturbs_uploads and seed is None
+    return plain and mechanism.sums_in_place and not in_bulk

@@ -24,7 +24,7 @@ from veilmap.privacy.mechanisms import PrivateUploads
 from veilmap.privacy.mechanisms.privunit import signal
 
 # The cap that is accounted for is smaller by this share than the one that is sampled: what floats
-# may change of an upload's probability (docs/uploads.md, section 4).
+# may change of an upload's probability (docs/uploads.md, section 5).
 _FLOATS = 3e-5
 _GROUPS = 40  # of numbers K that are told apart
 _LOSS_STEP = 1e-3  # of privacy losses that are composed over rounds; rounded up
