@@ -144,7 +144,7 @@ def test_inputs_that_say_nothing_about_the_place_are_left_aside():
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_noise_alone_tells_nothing(name, seed):
     people = networks.users(40, seed=seed)
     blind = seen(people)

@@ -53,6 +53,12 @@ ROUGH = {"prior", "theta-inversion"}  # one round's sums of residuals fit many p
 ON_UPLOADS = [name for name, kind in ATTACKS.items() if "uploads" in kind.sees]
 
 
+def quick(names):
+    """The same; what takes longest, and is made of two others, is tried by `make test-slow`."""
+    slow = {"joint-inversion": pytest.mark.slow}
+    return [pytest.param(name, marks=slow.get(name, ())) for name in names]
+
+
 def rms(errors):
     return float(np.sqrt(np.mean(np.square(errors))))
 
@@ -91,7 +97,7 @@ def only(transcript, *rounds):
 # Each attack, as every attack must behave.
 
 
-@pytest.mark.parametrize("name", [name for name in ON_UPLOADS if name not in ROUGH])
+@pytest.mark.parametrize("name", quick(name for name in ON_UPLOADS if name not in ROUGH))
 def test_without_noise_the_first_round_gives_users_away(name, city, open_run):
     scene, _, truth = city
     found = ATTACKS[name]().locate(only(open_run.transcript, 0))
@@ -99,19 +105,15 @@ def test_without_noise_the_first_round_gives_users_away(name, city, open_run):
     assert rms(found.errors(truth)["all"]) < 2 * scene.grid.cell_size
 
 
-# The joint attack takes longest, and is made of two that are tried under both.
-NOISY = [(name, kind) for name in ON_UPLOADS for kind in (vm.UniformNoise, vm.GeometryAligned)]
-NOISY.remove(("joint-inversion", vm.UniformNoise))
-
-
-@pytest.mark.parametrize(("name", "mechanism"), NOISY)
+@pytest.mark.parametrize("name", quick(ON_UPLOADS))
+@pytest.mark.parametrize("mechanism", [vm.UniformNoise(), vm.GeometryAligned()])
 def test_nothing_but_noise_tells_nothing(name, mechanism, city, open_run):
     scene, _, truth = city
     seen = open_run.transcript.uploads(0)
     rng = np.random.default_rng(3)
     noise = rng.normal(size=seen.uploads.shape).astype(np.float32)
     told = replace(seen, uploads=noise, theta_gradient=rng.normal(size=seen.theta_gradient.shape))
-    blind = replace(open_run.transcript, rounds={0: told}, mechanism=mechanism())
+    blind = replace(open_run.transcript, rounds={0: told}, mechanism=mechanism)
     guess = rms(PriorOnly().locate(blind).errors(truth)[0])
     # Guessing's RMSE over 40 users has a relative deviation of about 7 %.
     assert rms(ATTACKS[name]().locate(blind).errors(truth)[0]) > 0.85 * guess

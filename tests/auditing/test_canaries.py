@@ -188,7 +188,7 @@ def settled(epsilon, share=1.0):
     return claimed.with_noise(share * claimed.noise_on_sum)
 
 
-@pytest.mark.parametrize("epsilon", [2.0, 8.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(2.0, marks=pytest.mark.slow), 8.0])
 def test_of_rounds_epsilon_is_below_the_claim_and_above_it_with_the_noise_halved(epsilon):
     for seed in (0, 1):
         kept, broken = (
