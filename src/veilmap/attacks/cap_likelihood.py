@@ -9,15 +9,13 @@ from veilmap._util import checks
 from veilmap._util.arrays import Floats
 from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
 from veilmap.attacks.candidates import Candidates
-from veilmap.attacks.differencing import filtered_norms
+from veilmap.attacks.differencing import FAINT, filtered_norms
 from veilmap.attacks.matched_filter import added
 from veilmap.errors import ConfigurationError
 from veilmap.federation.transcript import SeenRound, Transcript
 from veilmap.model.filtering import filtered
 from veilmap.privacy.mechanisms import PrivUnit
 from veilmap.privacy.mechanisms.privunit import STEPS, signal
-
-_FAINT = 0.01  # of the clip: a template with a smaller norm says nothing
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class CapLikelihood(Attack):
         result = np.zeros((len(points), candidates.grid.cells))
         for templates in candidates.templates(broadcast):
             norms = filtered_norms(templates, shape, width)
-            speaks = norms > _FAINT * mechanism.clip
+            speaks = norms > FAINT * mechanism.clip
             along = templates.along(templates.expected, points) / np.where(speaks, norms, 1)
             ratio = np.logaddexp(math.log(gamma), math.log1p(-gamma) + shown * along - shown**2 / 2)
             result[:, templates.own] = np.where(speaks, ratio, 0)

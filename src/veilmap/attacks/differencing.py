@@ -16,7 +16,7 @@ from veilmap.geometry.grid import Grid
 from veilmap.model.filtering import filtered
 
 _RIDGE = 0.3  # of the rounds' mean difference: combinations that barely differ count little
-_FAINT = 0.01  # of the clip: a template with a smaller norm says nothing
+FAINT = 0.01  # of the clip: a template with a smaller norm says nothing
 _MATCH = 0.7  # what a template explains of its user's gradient, roughly
 _Match = tuple[Floats, Floats]  # of every place with a sum, and what one user there should have
 _AT_ONCE = 500  # templates that are filtered
@@ -109,7 +109,7 @@ def _matches(seen: SeenSum, candidates: Candidates, clip: float) -> _Match:
         norm = np.sqrt(templates.products[:, 0].sum(axis=1))
         if width:
             norm = filtered_norms(templates, shape, width)
-        speaks = norm > _FAINT * clip
+        speaks = norm > FAINT * clip
         match = templates.along(templates.expected, total[None])[0] / np.where(speaks, norm, 1)
         of_sum[templates.own] = np.where(speaks, match, 0)
         own[templates.own] = np.where(speaks, _MATCH * np.minimum(norm, clip), 0)
