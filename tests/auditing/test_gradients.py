@@ -57,7 +57,10 @@ def test_an_audit_says_for_each_thing_seen_what_it_gives_away():
     assert formal.membership is not None
     content = json.loads(json.dumps(audit.as_dict(), allow_nan=False))
     assert content["users"] == 40
-    assert [one["strongest"] for one in content["exposed"]][:2] == ["first layer", "first layer"]
+    verdicts = [one["verdict"] for one in content["exposed"]]
+    assert [one["attack"] for one in verdicts][:2] == ["first layer", "first layer"]
+    assert [one["beats_guessing"] for one in verdicts][:2] == [True, True]
+    assert formal.verdict.finding in str(audit)
 
 
 def test_guessing_is_the_strongest_where_no_attack_is_better():

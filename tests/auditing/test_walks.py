@@ -46,7 +46,10 @@ def test_an_audit_scores_places_beside_guessing(audits):
     best = audit.strongest
     assert best.home[50].value > audit.guessing.home[50].value
     assert best.home_median.value < 0.5 * audit.guessing.home_median.value
-    assert audit.as_dict()["strongest"] == best.attack
+    verdict = audit.verdict
+    assert (verdict.attack, verdict.median) == (best.attack, best.home_median)
+    assert audit.as_dict()["verdict"] == verdict.as_dict()
+    assert all(line in audit.as_text() for line in verdict.lines)
     json.loads(json.dumps(audit.as_dict(), allow_nan=False))
     for one in (*audit.scores, audit.guessing):
         assert one.attack in audit.as_text()

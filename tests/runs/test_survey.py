@@ -191,8 +191,8 @@ def test_an_audit_is_shown_in_a_study_or_where_nothing_is_promised(town, trial):
     assert not OpenSurvey(trial).withheld
     for opened in (OpenSurvey(town, study=True), OpenSurvey(trial)):
         found = opened.audit
-        assert found.strongest.median.value == 120.0
-        assert found.prior.median.value == 350.0
+        assert found.verdict.median.value == 120.0
+        assert found.verdict.guess_median.value == 350.0
         assert found.membership.auc_allowed == 0.981
         assert found.canaries.epsilon_at_least == 1.23
         assert found.location[1].found[50].value == 0.2
@@ -227,7 +227,7 @@ def test_numbers_that_were_not_measured_are_unknown(trial):
     found = OpenSurvey(trial).audit
     assert math.isnan(found.membership.auc.value)
     assert math.isnan(found.location[0].found[10].low)
-    assert (found.strongest, found.prior) == (None, None)
+    assert found.verdict is None
     audited(trial, membership=None, canaries=None, location=None)
     os.utime(trial.with_name("trial.study") / "audit" / "audit.json", (4e9, 4e9))
     found = OpenSurvey(trial).audit
@@ -245,6 +245,15 @@ def test_a_strangers_audit_is_ignored_or_read_but_never_fails(trial, name, wrong
     harmless = name == "epsilon" and wrong in (3, True)
     empty = name in ("membership", "canaries", "location") and wrong == []
     assert (found is not None) == (harmless or empty)
+
+
+@pytest.mark.parametrize("name", [None, "attack", "median", "epsilon", "told", "change"])
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_a_strangers_verdict_is_left_out_or_read_but_never_fails(trial, name, wrong):
+    verdict = audit_of(trial)["verdict"]
+    audited(trial, verdict=wrong if name is None else verdict | {name: wrong})
+    found = OpenSurvey(trial).audit
+    assert found.verdict is None or len(found.verdict.lines) >= 3
 
 
 @pytest.mark.parametrize("wrong", [*WRONG[:4], 1e400], ids=str)

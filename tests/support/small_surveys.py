@@ -80,6 +80,13 @@ def audit_of(path, **changes):
             attack("matched filter", "the sum", 240.0),
             attack("matched filter", "everything else", 120.0),
         ],
+        "verdict": {
+            "sees": "one sum over all participants", "attack": "matched filter",
+            "knows": "everything else", "users": 300, "median": near(120.0), "near": near(0.2),
+            "guess_median": near(350.0), "guess_near": near(0.01), "promise": "as promised",
+            "epsilon": 4.0, "change": "nothing",
+            "told": {"pairs": near(0.625), "allowed": 0.981},
+        },
     } | changes  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def trial(folder):
     path = surveyed(folder / "trial", names=(f"{HOSTILE}1", f"{HOSTILE}2"), seed=1)
     content = audit_of(path)
     attacks = [one | {"knows": HOSTILE, "median": None} for one in content["location"]]
-    audited(path, **content | {"location": attacks})
+    audited(path, **content | {"location": attacks, "verdict": None})
 
 
 def large(folder):

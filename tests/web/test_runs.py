@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import veilmap as vm
+from veilmap.auditing.verdict import Verdict
 from veilmap.web.library import Library
 from webs import age, client_of, line_of, make_runs, service_of, strict, unpacked
 
@@ -244,15 +245,18 @@ def test_a_damaged_file_is_no_fault_of_ours(client, place, file, how):
 
 
 def audit(median=12.0):
-    score = {"attack": "matched filter", "when": "all"}
     spread = {"value": median, "low": median - 2, "high": median + 2}
-    prior = {"attack": "prior only", "when": "all", "median": {"value": 80, "low": 1, "high": 99}}
+    share = {"value": 0.5, "low": 0.4, "high": 0.6}
     return {
-        "strongest": score,
-        "scores": [prior, score | {"median": spread}],
         "map_mae_db": 7.5,
-        "promise": "none",
-    }
+        "verdict": {
+            "sees": "every user's upload", "attack": "matched filter", "knows": "5 kept rounds",
+            "users": 40,
+            "median": spread, "near": share,
+            "guess_median": {"value": 80, "low": 1, "high": 99}, "guess_near": share,
+            "promise": "none", "epsilon": None, "change": "all", "told": None,
+        },
+    }  # fmt: skip
 
 
 def write_audit(place, content):
@@ -269,8 +273,9 @@ def test_audited_runs_are_points_and_others_missing(client, place):
     (point,) = found["points"]
     assert point == {
         "run": "aligned", "label": "aligned, μ = 20, ρ = 1", "mae_db": 7.5, "prior": 80.0,
-        "attack": "matched filter", "when": "all kept rounds", "median": 12.0, "low": 10.0,
-        "high": 14.0, "promise": "none", "study": None,
+        "attack": "matched filter", "knows": "5 kept rounds", "median": 12.0, "low": 10.0,
+        "high": 14.0, "near": 0.5, "study": None,
+        "verdict": list(Verdict.read(audit()["verdict"]).lines),
     }  # fmt: skip
     missing = {run["run"]: run["why_not"] for run in found["missing"]}
     assert "only what was published" in missing["sums"]
@@ -286,8 +291,8 @@ def test_an_audit_of_an_older_map_is_not_shown(client, place):
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "null", {}, audit() | {"strongest": None}, audit() | {"scores": []},
-     audit() | {"scores": 3}, audit() | {"map_mae_db": "good"},
+    ["", "{", "[]", "null", {}, audit() | {"verdict": None}, audit() | {"verdict": []},
+     audit() | {"verdict": audit()["verdict"] | {"told": 3}}, audit() | {"map_mae_db": "good"},
      audit(float("nan")), json.dumps(audit()).replace("12.0", '"near"')],
     ids=lambda content: str(content)[:30],
 )  # fmt: skip

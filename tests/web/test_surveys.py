@@ -184,10 +184,11 @@ def test_an_audited_survey_is_a_point_whose_map_nobody_measured(looking, copied)
     (point,) = strict(looking.get("/api/tradeoff"))["points"]
     assert point == {
         "run": trial.name, "label": "one sum, no promise", "mae_db": None,
-        "attack": "matched filter", "when": "everything else", "median": 120.0, "low": 108.0,
-        "high": 132.0, "prior": 350.0, "promise": OpenSurvey(trial).promise.words, "study": None,
+        "attack": "matched filter", "knows": "everything else", "median": 120.0, "low": 108.0,
+        "high": 132.0, "near": 0.2, "prior": 350.0, "study": None,
+        "verdict": list(OpenSurvey(trial).audit.verdict.lines),
     }  # fmt: skip
-    path = audited(trial, location=audit_of(trial)["location"][1:])
+    path = audited(trial, verdict=None)
     os.utime(path, (4e9, 4e9))
     found = strict(looking.get("/api/tradeoff"))  # nothing to compare with
     assert found["points"] == []

@@ -28,6 +28,7 @@ from veilmap.attacks.base import Places, When
 from veilmap.auditing.measured import Measured, distances
 from veilmap.auditing.opened_sums import SumsAudit, audit_sums, can_audit
 from veilmap.auditing.surveys import SurveyAudit, audit_survey
+from veilmap.auditing.verdict import Placed, Told, Verdict, change, delta_of, strongest
 from veilmap.data.folders import Crowd
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -35,8 +36,9 @@ from veilmap.federation import Run, Transcript
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.federation.study import STUDY
+from veilmap.federation.transcript import SEEN, ServerSees
 from veilmap.model.evaluation import mean_absolute_error
-from veilmap.privacy.accounting import has_guarantee, promise
+from veilmap.privacy.accounting import has_guarantee
 from veilmap.privacy.mechanisms import Mechanism, PrivUnit
 from veilmap.surveys.surveying import SurveyResult
 
@@ -70,7 +72,7 @@ class Audit:
     """All attacks on one run."""
 
     mechanism: Mechanism
-    server_sees: str
+    server_sees: ServerSees
     promise: str  # the guarantee in words, or why there is none
     epsilon: float  # NaN where there is none: for mechanisms without a guarantee, and with a seed
     mae_db: float  # of the map; NaN where no test data was at hand
@@ -109,6 +111,30 @@ class Audit:
         """The least RMSE of any attack over that of the prior: 1 if nothing was learned."""
         return min(score.rmse.value for score in self._rivals) / self.prior.rmse.value
 
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit comes to: who knows everybody else may be the strongest."""
+        best, sums = self.strongest, self.sums
+        rivals: list[tuple[Placed, str]] = [(best, self._rounds_of(best))]
+        if sums is not None:
+            rivals += [(one, one.knows) for one in sums.location[1:]]
+        return Verdict.of(
+            SEEN[self.server_sees],
+            strongest(rivals),
+            self.prior,
+            promise=self.promise,
+            epsilon=self.epsilon,
+            change=change(self.server_sees, self.epsilon, delta_of(self.mechanism)),
+            told=None if sums is None else Told.of(sums.membership),
+        )
+
+    def _rounds_of(self, score: Score) -> str:
+        """What an attack was given, in words."""
+        if score.when != "all":
+            return f"round {int(score.when) + 1}"
+        count = len(self.rounds)
+        return f"{count} kept rounds" if count > 1 else "the kept round"
+
     def score(self, attack: str, when: When) -> Score:
         """One attack's score."""
         return next(s for s in self.scores if (s.attack, s.when) == (attack, when))
@@ -116,7 +142,6 @@ class Audit:
     def as_dict(self) -> dict[str, Any]:
         """For JSON; rounds count from 1 there, and NaN is null."""
         scores = [asdict(one) | {"when": _from_one(one.when)} for one in self.scores]
-        strongest = self.strongest
         return ({"study": self.study} if self.study else {}) | {
             "mechanism": to_plain(self.mechanism) | {"name": self.mechanism.name},
             "server_sees": self.server_sees,
@@ -124,12 +149,7 @@ class Audit:
             "epsilon": None if math.isnan(self.epsilon) else self.epsilon,
             "map_mae_db": None if math.isnan(self.mae_db) else self.mae_db,
             "rounds": [number + 1 for number in self.rounds],
-            "strongest": {
-                "attack": strongest.attack,
-                "when": _from_one(strongest.when),
-                "median_m": strongest.median.value,
-                "rmse_m": strongest.rmse.value,
-            },
+            "verdict": self.verdict.as_dict(),
             "least_rmse_over_prior": self.closest_rmse,
             "scores": scores,
             "sums": None if self.sums is None else self.sums.as_dict(),
@@ -212,8 +232,7 @@ def audit_run(
     if attacks is None and not isinstance(truth, Mapping) and can_audit(whole):
         # One round says little, and one that was left out would say nothing.
         sums = audit_sums(_some_users(chosen_rounds(whole, rounds), users), truth, run.seed)
-    spent = run.history[-1].epsilon if run.history else math.nan
-    promised = promise(transcript.mechanism, spent, run.seed)
+    promised = run.promise
     return Audit(
         transcript.mechanism,
         transcript.server_sees,

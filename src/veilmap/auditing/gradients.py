@@ -24,8 +24,9 @@ from veilmap.attacks.base import Places as Truth
 from veilmap.auditing.audit import Score, scores_of
 from veilmap.auditing.canaries import CanaryBound
 from veilmap.auditing.gradient_canaries import gradient_canary_bound
-from veilmap.auditing.measured import Measured
+from veilmap.auditing.measured import Measured, interval, metres, percent
 from veilmap.auditing.seen_gradients import Sees, Sums, Uploads, Users, gradients_of_users
+from veilmap.auditing.verdict import NEAR, Verdict
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
 from veilmap.model.gradient_models import GradientModel, Records
@@ -35,7 +36,6 @@ from veilmap.privacy.mechanisms import AggregateGaussian, NoNoise, UniformNoise
 _CANDIDATES = 2_500  # places that are compared, where templates of all of them have room
 _FEWEST = 64
 _TEMPLATE_BYTES = 512e6
-_NEAR = 50  # metres: the share within is in the table
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Exposed:
         What is proven for one round, or why nothing is.
     epsilon : float
         NaN where nothing is promised.
+    change : str
+        What to do about it.
     scores : tuple of Score
         Of every attack; "prior only" looks at nothing.
     membership : CanaryBound, optional
@@ -59,6 +61,7 @@ class Exposed:
     sees: str
     promise: str
     epsilon: float
+    change: str
     scores: tuple[Score, ...]
     estimates: Mapping[str, Estimates] = field(repr=False)
     membership: CanaryBound | None = None
@@ -77,13 +80,25 @@ class Exposed:
         """The attack that places the typical user best; guessing, where none is better."""
         return min(self.scores, key=lambda score: (score.median.value, score is not self.prior))
 
+    @property
+    def verdict(self) -> Verdict:
+        """What it comes to for this trust model."""
+        return Verdict.of(
+            self.sees,
+            (self.strongest, "one round and the model"),
+            self.prior,
+            promise=self.promise,
+            epsilon=self.epsilon,
+            change=self.change,
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON; NaN is null."""
         return {
             "sees": self.sees,
+            "verdict": self.verdict.as_dict(),
             "promise": self.promise,
             "epsilon": None if math.isnan(self.epsilon) else self.epsilon,
-            "strongest": self.strongest.attack,
             "scores": [asdict(score) for score in self.scores],
             "membership": None if self.membership is None else asdict(self.membership),
         }
@@ -114,14 +129,15 @@ class GradientAudit:
     @property
     def table(self) -> list[list[str]]:
         """A line for each thing that the server may see, below a line of titles."""
-        titles = ["server sees", "strongest attack", "median (95 %)", f"within {_NEAR} m",
-                  "guessing: median", f"within {_NEAR} m", "ε promised / at least"]  # fmt: skip
+        titles = ["server sees", "strongest attack", "median (95 %)", f"within {NEAR} m",
+                  "guessing: median", f"within {NEAR} m", "ε promised / at least"]  # fmt: skip
         return [titles, *(_line(one) for one in self.exposed)]
 
     def __str__(self) -> str:
         widths = [max(map(len, column)) for column in zip(*self.table, strict=True)]
-        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in self.table)
-        return "\n".join(lines)
+        rows = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in self.table)
+        verdicts = ("\n".join(one.verdict.lines) for one in self.exposed)
+        return "\n".join([*rows, *(f"\n{text}" for text in verdicts)])
 
 
 def _line(one: Exposed) -> list[str]:
@@ -132,21 +148,16 @@ def _line(one: Exposed) -> list[str]:
     return [
         one.sees,
         found.attack,
-        _metres(found.median),
-        _share(found.found[_NEAR]),
+        f"{metres(found.median.value)} m ({interval(found.median, metres)})",
+        _near(found.found[NEAR]),
         f"{guess.median.value:.0f} m",
-        _share(guess.found[_NEAR]),
+        _near(guess.found[NEAR]),
         claimed + least,
     ]
 
 
-def _metres(value: Measured) -> str:
-    digits = max(0, 1 - math.floor(math.log10(max(value.value, 0.01))))
-    return f"{value.value:.{digits}f} m ({value.low:.{digits}f} to {value.high:.{digits}f})"
-
-
-def _share(value: Measured) -> str:
-    return f"{100 * value.value:.0f} % ({100 * value.low:.0f} to {100 * value.high:.0f})"
+def _near(value: Measured) -> str:
+    return f"{percent(value.value)} % ({interval(value, percent)})"
 
 
 def audit_gradients(
@@ -220,7 +231,8 @@ def _exposed(
     bound = None
     if isinstance(one.mechanism, AggregateGaussian):
         bound = gradient_canary_bound(one.mechanism, len(places.parameters), seed)
-    return Exposed(one.words, promised.words, promised.epsilon, scores, found, bound)
+    todo = one.change(promised.epsilon)
+    return Exposed(one.words, promised.words, promised.epsilon, todo, scores, found, bound)
 
 
 def _checked(users: Users) -> Truth:

@@ -1,7 +1,7 @@
 """Figures of an audit with their 95 % confidence intervals over users."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,23 @@ def share(hits: Bools) -> Measured:
     centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
     apart = Z / (1 + Z**2 / n) * math.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
     return Measured(share, max(centre - apart, 0.0), min(centre + apart, 1.0))
+
+
+def metres(value: float) -> str:
+    """A distance as people read it: about two digits."""
+    digits = 3 if value < 0.095 else 2 if value < 0.95 else 1 if value < 9.5 else 0
+    return f"{value:.{digits}f}"
+
+
+def percent(share: float) -> str:
+    """A share in whole percent; less than all is never shown as 100."""
+    whole = f"{100 * share:.0f}"
+    return whole if whole != "100" or share > 1 - 1e-9 else f"{min(100 * share, 99.99):.2f}"
+
+
+def interval(found: Measured, shown: Callable[[float], str]) -> str:
+    """The 95 % interval in words."""
+    return f"{shown(found.low)} to {shown(found.high)}"
 
 
 @dataclass

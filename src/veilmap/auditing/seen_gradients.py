@@ -12,8 +12,10 @@ from veilmap._util.arrays import Floats
 from veilmap.attacks.any_model import SeenGradients
 from veilmap.attacks.any_model.places import layout
 from veilmap.auditing.gradient_canaries import of_vectors, summed
+from veilmap.auditing.verdict import change, delta_of
 from veilmap.errors import ConfigurationError
 from veilmap.federation.messages import ClientId
+from veilmap.federation.transcript import ServerSees
 from veilmap.model.gradient_models import GradientModel, Records
 from veilmap.model.gradient_models.base import flat, gradients_of
 from veilmap.privacy import accounting, noise
@@ -38,6 +40,11 @@ class Sees(ABC):
     @abstractmethod
     def of(self, model: GradientModel, users: Users, seed: int | None) -> SeenGradients:
         """What it sees of these users in one round."""
+
+    def change(self, epsilon: float) -> str:
+        """What to do about the privacy of users, whom ``epsilon`` is promised."""
+        seen: ServerSees = "sums" if isinstance(self, Sums) else "uploads"
+        return change(seen, epsilon, delta_of(self.mechanism))
 
     def promise(self, seed: int | None) -> Promise:
         """What users are promised for one round, or why nothing is."""

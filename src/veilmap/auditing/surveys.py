@@ -16,6 +16,7 @@ from veilmap.attacks.survey_location import Ground, SurveyMatchedFilter, crowd_c
 from veilmap.auditing.canaries import CanaryBound, canary_bound
 from veilmap.auditing.measured import Fit, Located, finite
 from veilmap.auditing.membership import Allowed, Membership, Scored, Scores
+from veilmap.auditing.verdict import Told, Verdict, change, strongest
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.study import STUDY
@@ -71,12 +72,26 @@ class SurveyAudit:
         """The attack of those who know all others that places the typical participant best."""
         return min(self._known(OTHERS), key=lambda one: one.median.value)
 
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit comes to."""
+        return Verdict.of(
+            "one sum over all participants",
+            strongest((one, one.knows) for one in self.location if one.knows != AREA),
+            self.prior,
+            promise=self.promise.words,
+            epsilon=self.epsilon,
+            change=change("sums", self.epsilon, self.delta),
+            told=Told.of(self.membership),
+        )
+
     def _known(self, knows: str) -> list[Located]:
         return [one for one in self.location if one.knows == knows]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; what is not finite is null."""
-        content = asdict(self) | {"promise": self.promise.words}
+        words = {"promise": self.promise.words, "verdict": self.verdict.as_dict()}
+        content = asdict(self) | words
         return finite({"study": self.study, "epsilon": self.epsilon} | content)
 
 

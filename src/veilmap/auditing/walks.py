@@ -15,14 +15,16 @@ from veilmap.attacks.places_over_time import PlacesOverTime
 from veilmap.attacks.reidentification import linked
 from veilmap.auditing.audit import chosen_rounds
 from veilmap.auditing.measured import DISTANCES, Measured, quantile, share
+from veilmap.auditing.verdict import NEAR, Verdict, change, delta_of
 from veilmap.data.measurements import Measurements
 from veilmap.data.whereabouts import Whereabouts
 from veilmap.errors import ConfigurationError
 from veilmap.federation import Run, Transcript
 from veilmap.federation.messages import ClientId
 from veilmap.federation.study import STUDY
+from veilmap.federation.transcript import SEEN, ServerSees
 from veilmap.geometry.grid import Grid
-from veilmap.privacy.accounting import has_guarantee
+from veilmap.privacy.accounting import Promise, has_guarantee
 from veilmap.privacy.mechanisms import Mechanism
 
 _GUESS_STEPS = 20  # of Lloyd's algorithm
@@ -50,7 +52,8 @@ class WalksAudit:
     """All attacks on users who move, in one run."""
 
     mechanism: Mechanism
-    server_sees: str
+    server_sees: ServerSees
+    promised: Promise
     rounds: tuple[int, ...]  # from 0
     scores: tuple[PlacesScore, ...]
     guessing: PlacesScore
@@ -66,13 +69,24 @@ class WalksAudit:
         """The attack that finds most homes within 100 m, and of several the one that is nearest."""
         return max(self.scores, key=lambda one: (one.home[100].value, -one.home_median.value))
 
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit comes to, of the homes of users."""
+        best, guess = self.strongest, self.guessing
+        return Verdict(
+            SEEN[self.server_sees], best.attack, f"{len(self.rounds)} kept rounds, of homes",
+            best.users, best.home_median, best.home[NEAR], guess.home_median, guess.home[NEAR],
+            self.promised.words, self.promised.epsilon,
+            change(self.server_sees, self.promised.epsilon, delta_of(self.mechanism)),
+        )  # fmt: skip
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON; rounds count from 1 there."""
         return ({"study": self.study} if self.study else {}) | {
             "mechanism": to_plain(self.mechanism) | {"name": self.mechanism.name},
             "server_sees": self.server_sees,
             "rounds": [number + 1 for number in self.rounds],
-            "strongest": self.strongest.attack,
+            "verdict": self.verdict.as_dict(),
             "scores": [asdict(one) for one in self.scores],
             "guessing": asdict(self.guessing),
         }
@@ -85,6 +99,7 @@ class WalksAudit:
             shares = (one.home[50], one.home[100], one.work[100])
             cells = " ".join(f"{_percent(each):>18}" for each in shares)
             lines.append(f"{one.attack:18} {cells} {one.nearest.value:12.0f} m")
+        lines += self.verdict.lines
         return "\n".join([self.study, *lines] if self.study else lines)
 
 
@@ -123,6 +138,7 @@ def audit_walks(
     return WalksAudit(
         transcript.mechanism,
         transcript.server_sees,
+        run.promise,
         tuple(every),
         tuple(truth.score(name, places) for name, places in found.items()),
         truth.score(PriorOnly.name, guess),

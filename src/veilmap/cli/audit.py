@@ -94,7 +94,7 @@ def _audit_run(run: "OpenRun", rounds: Sequence[int] | None, users: int, folder:
     with console.status(f"attacking {run.path} …"):
         found = audit.audit_run(run.run, truth, rounds=rounds, users=users, test=unseen)
     shown = tables.audit_table(found, run.path), *tables.sums_tables(found)
-    console.print(*shown, audits.headline(found), sep="\n")
+    console.print(*shown, *audits.verdict(found), audits.quality(found), sep="\n")
     files = audits.write_audit(found, run.radio_map(), folder)
     console.print("Wrote " + ", ".join(file.name for file in files) + f" to {folder}/")
     return found
@@ -136,8 +136,8 @@ class _Summed:
         _say_truth(self.path, STUDY)
         with console.status(f"attacking {self.path} …"):
             found = audit_survey(self.opened, self.radio_map, self.data, users=users)
-        shown = *tables.survey_audit_tables(found, self.path), audits.survey_headline(found)
-        console.print(*shown, sep="\n")
+        shown = tables.survey_audit_tables(found, self.path)
+        console.print(*shown, *audits.verdict(found), sep="\n")
         StudyFolder(self.path).make()
         audits.write_json(found.as_dict(), folder / "audit.json")
         console.print(f"Wrote audit.json to {folder}/")

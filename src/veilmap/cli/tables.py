@@ -12,6 +12,7 @@ from rich.text import Text
 
 from veilmap._util import files
 from veilmap.auditing.audit import Audit
+from veilmap.auditing.measured import metres
 from veilmap.auditing.surveys import SurveyAudit
 from veilmap.paper import experiment as results
 from veilmap.paper.experiment import Experiment
@@ -371,7 +372,7 @@ def _text(text: str) -> Text:
 
 
 def _metres(value: float | None) -> str:
-    return "" if value is None else audits.metres(value)
+    return "" if value is None else metres(value)
 
 
 def _number(value: float | None, sign: str = "-") -> str:

@@ -36,7 +36,7 @@ from veilmap.federation.transcript import ServerSees
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
 from veilmap.privacy import mechanisms
-from veilmap.privacy.accounting import has_guarantee, promise
+from veilmap.privacy.accounting import has_guarantee
 from veilmap.privacy.mechanisms import MECHANISMS, Mechanism
 from veilmap.runs.command import usual_step
 from veilmap.runs.source import Source
@@ -211,8 +211,7 @@ def _say(run: Run, out: Path, promised: bool) -> None:
     said = ", ".join(measured) or f"{len(run.history)} rounds"
     console.print(f"{STUDY}: {said}" if measured and promised else said)
     if promised:
-        made = promise(run.transcript.mechanism, last.epsilon, run.seed).words
-        console.print(sentence(made), highlight=False)
+        console.print(sentence(run.promise.words), highlight=False)
     if run.stopped:
         console.print(run.stopped)
     console.print(f"Wrote the run to {out}/")

@@ -1,5 +1,6 @@
 """What training gave, and how to get it back from its folder."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.study import StudyFolder
 from veilmap.federation.transcript import SeenRound, SeenSum, Transcript
 from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.accounting import Promise, promise
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,12 @@ class Run:
     folder: Path | None = None
     stopped: str = ""  # why training ended before its last round, if it did
     seed: int | None = None  # of its noise; a run that has one promises nothing
+
+    @property
+    def promise(self) -> Promise:
+        """What it promises its users, or why nothing."""
+        spent = self.history[-1].epsilon if self.history else math.nan
+        return promise(self.transcript.mechanism, spent, self.seed)
 
     @classmethod
     def load(cls, path: str | Path, *, study: bool = False) -> "Run":

@@ -20,6 +20,13 @@ ServerSees = Literal["uploads", "shuffled", "sums"]
 """The trust model: single uploads (the paper's), uploads of a round that somebody else has taken
 the names off and mixed, or only their sum (secure aggregation)."""
 
+SEEN: Mapping[ServerSees, str] = {
+    "uploads": "every user's upload",
+    "shuffled": "uploads without names, mixed within a round, and who took part",
+    "sums": "only sums over a round's users, and who took part",
+}
+"""The same in words: what is seen."""
+
 
 def checked_sees(value: str) -> ServerSees:
     """The trust model that somebody named, if there is such a one."""

@@ -12,7 +12,7 @@ from veilmap._util import files
 from veilmap.attacks import PriorOnly
 from veilmap.attacks.base import When
 from veilmap.auditing.audit import Audit
-from veilmap.auditing.measured import Located
+from veilmap.auditing.measured import Located, metres
 from veilmap.auditing.membership import Membership
 from veilmap.auditing.opened_sums import SumsAudit
 from veilmap.auditing.surveys import SurveyAudit
@@ -97,34 +97,16 @@ def label(audit: Audit) -> str:
     return label_of(audit.mechanism, audit.server_sees)
 
 
-def headline(audit: Audit) -> str:
-    """The strongest attack, and what was promised."""
-    best, prior = audit.strongest, audit.prior
-    seen = f"{len(audit.rounds)} rounds" if best.when == "all" else f"round {int(best.when) + 1}"
+def verdict(audit: Audit | SurveyAudit) -> list[str]:
+    """What the audit comes to, a sentence or two in each line."""
+    first, *rest = audit.verdict.lines
+    return [marked(audit.study, first), *rest]
+
+
+def quality(audit: Audit) -> str:
+    """How far the map is off, and any attack in the worst case."""
     mae = "not measured" if math.isnan(audit.mae_db) else f"{audit.mae_db:.2f} dB"
-    return marked(audit.study, "") + (
-        f"Strongest attack: {best.attack} on {seen}, median error {metres(best.median.value)} m"
-        f" (95 % CI {metres(best.median.low)} to {metres(best.median.high)}); guessing gives"
-        f" {prior.median.value:.0f} m.\nLeast RMSE of all attacks: {audit.closest_rmse:.2f} ×"
-        f" guessing. Map MAE: {mae}.\nPromise: {audit.promise}."
-    )
-
-
-def survey_headline(audit: SurveyAudit) -> str:
-    """What the adversary of the promise finds in a survey, and what was promised."""
-    told, least = audit.membership, audit.canaries.epsilon_at_least
-    informed, crowd, guess = (
-        metres(one.median.value) for one in (audit.strongest, audit.crowd, audit.prior)
-    )
-    return marked(audit.study, "") + (
-        "Somebody who knows exactly what everybody else added tells a participant from somebody"
-        f" who took no part in {100 * told.auc.value:.0f} % of pairs; ε ="
-        f" {audit.design_epsilon:.3g} allows {100 * told.auc_allowed:.0f} %.\nThey place the"
-        f" typical participant within {informed} m; whoever sees only the sum, within {crowd} m;"
-        f" guessing gives {guess} m.\nCanaries show that ε is at least {least:.2f}"
-        f" ({100 * audit.canaries.confidence:.0f} % confidence).\nPromise:"
-        f" {audit.promise.words}."
-    )
+    return f"Map MAE: {mae}. Least RMSE of all attacks: {audit.closest_rmse:.2f} × guessing."
 
 
 def survey_rows(audit: SurveyAudit) -> list[list[str]]:
@@ -247,9 +229,3 @@ def table_rows(audit: Audit) -> list[list[str]]:
             found = [f"{100 * share.value:.0f}" for share in score.found.values()]
             rows.append([name, seen, distances[0], middle, *distances[1:], *found])
     return rows
-
-
-def metres(value: float) -> str:
-    """A distance as people read it: about two digits."""
-    digits = 2 if value < 0.95 else 1 if value < 9.5 else 0
-    return f"{value:.{digits}f}"

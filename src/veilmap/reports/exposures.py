@@ -5,6 +5,7 @@ import numpy as np
 from veilmap import figures
 from veilmap.auditing.audit import Audit
 from veilmap.auditing.exposure import SENT, Exposure, Knobs, Witness
+from veilmap.auditing.measured import metres
 from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import SeenRound, Transcript
@@ -12,7 +13,6 @@ from veilmap.figures.content import MapPanel, Maps
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.mechanisms import Mechanism
 from veilmap.reports import html
-from veilmap.reports.audits import metres
 from veilmap.reports.html import Html
 from veilmap.runs.opened import OpenRun
 

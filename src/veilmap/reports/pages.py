@@ -152,16 +152,16 @@ def _typical(user: ClientId, audit: Audit | None) -> str:
 
 def _audit(run: OpenRun, audit: Audit, user: ClientId) -> list[Html]:
     """The table, the figures and what was promised."""
-    strongest, least, _ = audits.headline(audit).split("\n")
+    found = audit.verdict.finding
     title = f"Where attackers place the users: {audits.label(audit)}; {audits.UNITS}"
     parts = [
-        html.paragraph(f"{strongest} {least}"),
-        html.paragraph(f"Promise: {words.promise(run)} {_LIMITS}"),
+        *map(html.paragraph, audits.verdict(audit)),
+        html.paragraph(f"{audits.quality(audit)} {_LIMITS}"),
         html.table(title, audits.COLUMNS, audits.table_rows(audit)),
         html.picture(
             figures.png(audits.errors_figure(audit, _COLUMNS)),
             "Share of users whom attacks find within a distance; further left is closer",
-            f"Curves of the share of users found within a distance, an attack each. {strongest}",
+            f"Curves of the share of users found within a distance, an attack each. {found}",
         ),
     ]
     if audit.sums is not None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from veilmap import figures, layers
-from veilmap.auditing.measured import Measured
+from veilmap.auditing.measured import Measured, metres
 from veilmap.reports import audits, html
 from veilmap.reports.html import Html
 from veilmap.runs.survey import OpenSurvey, StationSum
@@ -130,7 +130,7 @@ def _percent(share: float) -> str:
 
 
 def _metres(value: float) -> str:
-    return _UNKNOWN if math.isnan(value) else audits.metres(value)
+    return _UNKNOWN if math.isnan(value) else metres(value)
 
 
 def _count(value: float) -> str:
@@ -241,6 +241,12 @@ def _audit(opened: OpenSurvey) -> list[Html]:
     if opened.audit is None:
         return [html.paragraph(f"{NO_AUDIT[0].upper()}{NO_AUDIT[1:]}.")]
     return [
-        html.paragraph(f"Promise: {opened.promise.words}."),
+        *map(html.paragraph, _verdict(opened, opened.audit)),
         *(html.table(*table) for table in tables(opened.audit)),
     ]
+
+
+def _verdict(opened: OpenSurvey, audit: SurveyAudit) -> Sequence[str]:
+    """What the audit comes to, or at least what is promised."""
+    promise = f"Promise: {opened.promise.words}."
+    return (promise,) if audit.verdict is None else audit.verdict.lines

@@ -4,6 +4,7 @@ import math
 
 from veilmap._util.plain import to_plain
 from veilmap.federation.config import Fingerprint
+from veilmap.federation.transcript import SEEN
 from veilmap.privacy.mechanisms import Mechanism, PrivateMechanism, PrivUnit
 from veilmap.runs.opened import OpenRun
 
@@ -28,12 +29,6 @@ _MECHANISMS = {
     " contribution",
 }
 
-_TRUST = {
-    "uploads": "every user's upload",
-    "shuffled": "uploads without names, mixed within a round; who took part is not hidden",
-    "sums": "only sums over a round's users; who took part is not hidden",
-}
-
 
 def facts(run: OpenRun) -> list[tuple[str, str]]:
     """What a reader should know first."""
@@ -42,7 +37,7 @@ def facts(run: OpenRun) -> list[tuple[str, str]]:
     made = None if run.data is None else run.command
     return [
         ("Mechanism", mechanism(transcript.mechanism)),
-        ("The server sees", _TRUST[transcript.server_sees]),
+        ("The server sees", SEEN[transcript.server_sees]),
         ("Promise", promise(run)),
         ("Rounds", _rounds(run)),
         ("Learned from", _learned_from(run.config.data)),

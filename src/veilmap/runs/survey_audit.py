@@ -3,16 +3,14 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from veilmap._util import checks
 from veilmap._util.plain import DAMAGED
-from veilmap.attacks import PriorOnly
 from veilmap.auditing.measured import DISTANCES, Measured
+from veilmap.auditing.verdict import Verdict
 
 _MOST_ATTACKS = 100
 _LONGEST = 200  # letters of a name
@@ -66,22 +64,7 @@ class SurveyAudit:
     membership: Membership | None
     canaries: Canaries | None
     location: tuple[Location, ...]
-
-    @property
-    def prior(self) -> Location | None:
-        """What guessing gives, where it was measured."""
-        return next((one for one in self._placed if one.attack == PriorOnly.name), None)
-
-    @property
-    def strongest(self) -> Location | None:
-        """The attack that places the typical participant best; None where none was measured."""
-        rivals = [one for one in self._placed if one.attack != PriorOnly.name]
-        return min(rivals, key=lambda one: one.median.value, default=None)
-
-    @property
-    def _placed(self) -> list[Location]:
-        """Attacks whose median error and its interval are known."""
-        return [one for one in self.location if not np.isnan(astuple(one.median)).any()]
+    verdict: Verdict | None
 
     @classmethod
     def read(cls, path: Path, digest: str) -> "SurveyAudit | None":
@@ -97,9 +80,18 @@ class SurveyAudit:
                 _membership(members) if members else None,
                 _canaries(planted) if planted else None,
                 tuple(map(_location, places)),
+                _verdict(content),
             )
         except DAMAGED:
             return None
+
+
+def _verdict(content: Mapping[str, Any]) -> Verdict | None:
+    """The verdict; None where it is damaged or lacks a number."""
+    try:
+        return Verdict.read(content["verdict"])
+    except DAMAGED:
+        return None
 
 
 def _membership(content: Mapping[str, Any]) -> Membership:

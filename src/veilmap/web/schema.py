@@ -276,17 +276,20 @@ class AuditedRun(_Answer):
     label: str
     mae_db: float | None
     attack: str
-    when: str
-    """Which rounds the attack saw, in words."""
+    knows: str
+    """What the attack was given, in words."""
     median: float
     """Median error over users."""
     low: float
     """Lower end of the median's 95 % interval."""
     high: float
     """Upper end of the median's 95 % interval."""
+    near: float
+    """Share of users placed within 50 m."""
     prior: float
     """Median error of guessing without any upload."""
-    promise: str
+    verdict: list[str]
+    """What the audit comes to: what is found, what is promised, and what to change."""
     study: str | None = None
 
 

@@ -1,18 +1,18 @@
 """One opened run or survey with what is made of it for the page."""
 
 import json
-import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from numpy.typing import ArrayLike
 
 from veilmap import layers
 from veilmap._util.ids import Id
+from veilmap._util.plain import DAMAGED
+from veilmap.auditing.verdict import Verdict
 from veilmap.errors import VeilmapError
 from veilmap.geometry.grid import Grid
 from veilmap.layers import Layer
@@ -162,9 +162,10 @@ class ServedRun(Served, OpenRun):
             path = folder / "audit" / "audit.json"
             try:
                 if path.stat().st_mtime_ns > self.version[1]:
-                    point = _point(run, self.label, json.loads(path.read_text()))
-                    return replace(point, study=self.study or None)
-            except (OSError, ValueError, KeyError, TypeError, StopIteration):
+                    content = json.loads(path.read_text(encoding="utf-8"))
+                    verdict, mae_db = Verdict.read(content["verdict"]), known(content["map_mae_db"])
+                    return _point(run, self.label, mae_db, verdict, self.study)
+            except DAMAGED:
                 continue  # there is none, or somebody has changed it
         return None
 
@@ -200,30 +201,16 @@ class ServedSurvey(Served, OpenSurvey):
     def point(self, run: str) -> schema.AuditedRun | None:
         """From the audit beside the survey; nobody tests its map."""
         found = self.audit
-        if found is None or found.strongest is None or found.prior is None:
+        if found is None or found.verdict is None:
             return None
-        best, median = found.strongest, found.strongest.median
-        return schema.AuditedRun(
-            run, self.label, None, best.attack, best.knows, median.value, median.low, median.high,
-            found.prior.median.value, self.promise.words, self.study or None,
-        )  # fmt: skip
+        return _point(run, self.label, None, found.verdict, self.study)
 
 
-def _point(run: str, label: str, audit: dict[str, Any]) -> schema.AuditedRun:
-    best = audit["strongest"]
-    scores = audit["scores"]
-    own = next(s for s in scores if (s["attack"], s["when"]) == (best["attack"], best["when"]))
-    prior = next(s for s in scores if s["attack"] == "prior only" and s["when"] == "all")
-    when = "all kept rounds" if best["when"] == "all" else f"round {best['when']}"
-    median = {name: _finite(own["median"][name]) for name in ("value", "low", "high")}
+def _point(
+    run: str, label: str, mae_db: float | None, verdict: Verdict, study: str
+) -> schema.AuditedRun:
+    median = verdict.median
     return schema.AuditedRun(
-        run, label, known(audit["map_mae_db"]), str(best["attack"]), when, median["value"],
-        median["low"], median["high"], _finite(prior["median"]["value"]), str(audit["promise"]),
+        run, label, mae_db, verdict.attack, verdict.knows, median.value, median.low, median.high,
+        verdict.near.value, verdict.guess_median.value, [*verdict.lines], study or None,
     )  # fmt: skip
-
-
-def _finite(value: Any) -> float:
-    """The number, unless it is none; whoever reads the file ignores it then."""
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is no distance")
-    return float(value)

@@ -20,17 +20,20 @@ export interface AuditedRun {
   label: string;
   mae_db: number | null;
   attack: string;
-  /** Which rounds the attack saw, in words. */
-  when: string;
+  /** What the attack was given, in words. */
+  knows: string;
   /** Median error over users. */
   median: number;
   /** Lower end of the median's 95 % interval. */
   low: number;
   /** Upper end of the median's 95 % interval. */
   high: number;
+  /** Share of users placed within 50 m. */
+  near: number;
   /** Median error of guessing without any upload. */
   prior: number;
-  promise: string;
+  /** What the audit comes to: what is found, what is promised, and what to change. */
+  verdict: string[];
   study: string | null;
 }
 

@@ -25,6 +25,7 @@ class Tradeoff {
   #flight;
   #scatter;
   #table = h("div");
+  #words = h("div", { class: "stack" });
   #legend = h("div");
   #missing = h("div", { class: "stack" });
   #finished = "";
@@ -40,6 +41,7 @@ class Tradeoff {
       { class: "stack tradeoff" },
       this.#scatter.element,
       this.#legend,
+      this.#words,
       this.#table,
     );
     stage.arrange([], { beside: chart });
@@ -93,9 +95,22 @@ class Tradeoff {
     this.#context.stage.notice(null);
     this.#scatter.show(this.#answer.points);
     fill(this.#legend, familyLegend(this.#answer.points));
+    fill(this.#words, ...this.#verdicts());
     fill(this.#table, this.#answer.points.length > 0 && this.#numbers());
     this.#showMissing();
     document.documentElement.dataset.ready = "true";
+  }
+
+  /** What every audit comes to: what is found, what is promised, and what to change. */
+  #verdicts() {
+    return this.#answer.points.map((point) =>
+      h(
+        "article",
+        { class: "verdict", testid: `verdict-${point.run}` },
+        h("h3", {}, point.study ? `${point.study}: ${point.label}` : point.label),
+        ...point.verdict.map((line) => h("p", {}, line)),
+      ),
+    );
   }
 
   /** Another audit has ended, or a run: the chart has something new to show. */
@@ -149,14 +164,22 @@ class Tradeoff {
       ),
       point.mae_db === null ? "–" : `${fixed(point.mae_db, 2)} dB`,
       point.attack,
-      point.when,
+      point.knows,
       `${metres(point.median)} (${metres(point.low)} to ${metres(point.high)})`,
+      `${fixed(100 * point.near, 0)} %`,
       metres(point.prior),
-      point.study ? `${point.study}: ${point.promise}` : point.promise,
     ]);
     return table({
       caption: "The same numbers; intervals hold 95 %",
-      head: ["Run", "Map MAE", "Strongest attack", "Saw", "Median error", "Guessing", "Promise"],
+      head: [
+        "Run",
+        "Map MAE",
+        "Strongest attack",
+        "Given",
+        "Median error",
+        "Within 50 m",
+        "Guessing",
+      ],
       rows,
     });
   }
