@@ -36,6 +36,10 @@ class RunFolderError(VeilmapError):
     """A run's folder is taken, damaged, locked, or does not belong to what is asked of it."""
 
 
+class PluginError(VeilmapError):
+    """What another package adds cannot be used: it fails to import, or is not what it should be."""
+
+
 class MissingExtraError(VeilmapError):
     """A library of an optional extra is not installed.
 

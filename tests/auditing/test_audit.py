@@ -118,7 +118,7 @@ def test_only_a_run_without_a_seed_has_a_promise(town, seed):
         seed=seed,
         recording=vm.Recording(keep_uploads="all"),
     )
-    audit = vm.audit(run, data, attacks=[PriorOnly()])
+    audit = vm.audit(run, data, attacks=[PriorOnly()], battery=False)
     assert audit.study == audit.as_dict()["study"] == "Study: not for publication"
     if seed is None:
         assert audit.epsilon == audit.as_dict()["epsilon"] == pytest.approx(8.0)
@@ -178,7 +178,7 @@ def test_wrong_audits_are_refused(town, trained):
     for parameter, run, truth, options in (
         ("rounds", kept_nothing, data, {}),
         ("rounds", trained, data, {"rounds": [98]}),
-        ("truth", trained, {0: np.zeros(2)}, {"attacks": [PriorOnly()]}),
+        ("truth", trained, {0: np.zeros(2)}, {"attacks": [PriorOnly()], "battery": False}),
     ):
         with pytest.raises(ConfigurationError) as caught:
             vm.audit(run, truth, **options)
@@ -188,7 +188,7 @@ def test_wrong_audits_are_refused(town, trained):
 def test_chosen_attacks_and_positions_are_enough(town, trained):
     _, data = town
     truth = dict(zip(data.users.tolist(), data.mean_positions(), strict=True))
-    audit = vm.audit(trained, truth, attacks=[WeightedCentroid(2)], rounds=[2])
+    audit = vm.audit(trained, truth, attacks=[WeightedCentroid(2)], battery=False, rounds=[2])
     assert {score.attack for score in audit.scores} == {"centroid ν = 2", "prior only"}
     assert audit.score("centroid ν = 2", 2).users == 12
 

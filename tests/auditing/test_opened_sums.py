@@ -212,7 +212,7 @@ def test_places_alone_chosen_attacks_or_secret_coins_leave_that_adversary_out(
     told = replace(run, transcript=known(run, data))
     assert vm.audit(told, places).sums is None
     assert vm.audit(told, places).as_dict()["sums"] is None
-    assert vm.audit(run, data, attacks=[vm.attacks.PriorOnly()]).sums is None
+    assert vm.audit(run, data, attacks=[vm.attacks.PriorOnly()], battery=False).sums is None
     secret = trained(data, scene, replace(claimed, contribute=0.5))
     assert vm.audit(secret, data).sums is None
 

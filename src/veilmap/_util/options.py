@@ -26,6 +26,9 @@ class Option:
     below: float = math.inf
     most: float = math.inf
     choices: tuple[str, ...] = ()  # of a text; bounds are for numbers
+    symbol: str = (
+        ""  # that names it beside its value where there is little room; else it is left out
+    )
 
     def checked(self, name: str, value: Any) -> float | str:
         """The value of a parameter: one of the choices, or a number within the bounds."""

@@ -23,8 +23,14 @@ DAMAGED = (
 
 def plain(kind: type[T]) -> type[T]:
     """Mark a frozen dataclass whose objects can be read back; as a decorator."""
-    assert _KINDS.setdefault(kind.__name__, kind) is kind, f"two classes are named {kind}"
+    if _KINDS.setdefault(kind.__name__, kind) is not kind:
+        raise DataError(f"two classes whose objects are read back are named {kind.__name__}")
     return kind
+
+
+def is_plain(name: str) -> bool:
+    """Whether objects of a class of this name can be read back."""
+    return name in _KINDS
 
 
 def to_plain(value: Any) -> Any:

@@ -129,6 +129,11 @@ class Attack(ABC):
         """`locate`, making use of what other attacks on the same transcript found, by name."""
         return self.locate(transcript)
 
+    def fits(self, transcript: Transcript) -> bool:
+        """Whether this server saw what the attack works on."""
+        shown = transcript.shows_theta or not self.reads_theta
+        return transcript.server_sees in self.sees and shown
+
     def check(self, transcript: Transcript) -> None:
         """Refuse a transcript that does not hold what this attack works on."""
         if not transcript.rounds:

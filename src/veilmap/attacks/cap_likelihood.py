@@ -32,6 +32,10 @@ class CapLikelihood(Attack):
 
     name = "cap likelihood"
 
+    def fits(self, transcript: Transcript) -> bool:
+        """Whether these are uploads of `PrivUnit`."""
+        return super().fits(transcript) and isinstance(transcript.mechanism, PrivUnit)
+
     def __post_init__(self) -> None:
         checks.number("altitude", self.altitude)
         checks.number("alike", self.alike, above=0, most=1)

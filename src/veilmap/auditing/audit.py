@@ -10,20 +10,7 @@ import numpy as np
 from veilmap._util import checks
 from veilmap._util.arrays import Floats
 from veilmap._util.plain import to_plain
-from veilmap.attacks import (
-    Attack,
-    CapLikelihood,
-    Differencing,
-    Estimates,
-    GradientInversion,
-    JointInversion,
-    MatchedFilter,
-    PlaneInversion,
-    PlaneSubtraction,
-    PriorOnly,
-    ThetaInversion,
-    WeightedCentroid,
-)
+from veilmap.attacks import ATTACKS, Attack, Estimates, PriorOnly
 from veilmap.attacks.base import Places, When
 from veilmap.auditing.measured import Measured, distances
 from veilmap.auditing.opened_sums import SumsAudit, audit_sums, can_audit
@@ -39,7 +26,7 @@ from veilmap.federation.study import STUDY
 from veilmap.federation.transcript import SEEN, ServerSees
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.privacy.accounting import has_guarantee
-from veilmap.privacy.mechanisms import Mechanism, PrivUnit
+from veilmap.privacy.mechanisms import Mechanism
 from veilmap.surveys.surveying import SurveyResult
 
 _MOST_ROUNDS = 5
@@ -166,7 +153,8 @@ def audit(
     run: Run,
     truth: Truth,
     *,
-    attacks: Sequence[Attack] | None = None,
+    attacks: Sequence[Attack] = (),
+    battery: bool = True,
     rounds: Sequence[int] | None = None,
     users: int | None = None,
     test: Measurements | None = None,
@@ -193,7 +181,8 @@ def audit_run(
     run: Run,
     truth: Truth,
     *,
-    attacks: Sequence[Attack] | None = None,
+    attacks: Sequence[Attack] = (),
+    battery: bool = True,
     rounds: Sequence[int] | None = None,
     users: int | None = None,
     test: Measurements | None = None,
@@ -207,8 +196,11 @@ def audit_run(
     truth : Measurements, MeasurementFolder, or mapping from user to (x, y) in metres
         Where a run does not say where base stations are, measurements say that too.
     attacks : attacks, optional
-        By default all that fit the trust model, and for sums with noise what somebody finds who
-        knows everybody else (`veilmap.auditing.opened_sums`), if ``truth`` are the measurements.
+        Further ones; one that has the name of a usual one takes its place.
+    battery : bool
+        Whether to try all that fit the trust model, those of plug-ins among them, and for sums with
+        noise what somebody finds who knows everybody else (`veilmap.auditing.opened_sums`), if
+        ``truth`` are the measurements. Else only ``attacks`` are tried.
     rounds : rounds from 0, optional
         By default all kept ones, or five of them from first to last; who knows everybody else
         looks at all.
@@ -224,12 +216,12 @@ def audit_run(
     transcript = _some_users(chosen_rounds(whole, rounds, _MOST_ROUNDS), users)
     positions = _positions(truth, transcript)
     estimates: dict[str, Estimates] = {}
-    for attack in attacks or battery(transcript):
+    for attack in _chosen(transcript, attacks, battery):
         estimates[attack.name] = attack.locate_after(transcript, estimates)
     if PriorOnly.name not in estimates:
         estimates[PriorOnly.name] = PriorOnly().locate(transcript)
     sums = None
-    if attacks is None and not isinstance(truth, Mapping) and can_audit(whole):
+    if battery and not isinstance(truth, Mapping) and can_audit(whole):
         # One round says little, and one that was left out would say nothing.
         sums = audit_sums(_some_users(chosen_rounds(whole, rounds), users), truth, run.seed)
     promised = run.promise
@@ -248,22 +240,14 @@ def audit_run(
 
 
 def battery(transcript: Transcript) -> list[Attack]:
-    """Every attack we have that works on what this server saw."""
-    everything: list[Attack] = [
-        PriorOnly(),
-        *(WeightedCentroid(power) for power in (1, 2, 5, 10, math.inf)),
-        PlaneInversion(),
-        PlaneSubtraction(),
-        MatchedFilter(),
-        GradientInversion(),
-        ThetaInversion(),
-        JointInversion(),
-        Differencing(),
-    ]
-    if isinstance(transcript.mechanism, PrivUnit):
-        everything.append(CapLikelihood())
-    fitting = [attack for attack in everything if transcript.server_sees in attack.sees]
-    return [attack for attack in fitting if transcript.shows_theta or not attack.reads_theta]
+    """Every attack, ours and of plug-ins, that works on what this server saw."""
+    return [attack for attack in ATTACKS.values() if attack.fits(transcript)]
+
+
+def _chosen(transcript: Transcript, attacks: Sequence[Attack], usual: bool) -> list[Attack]:
+    """The usual attacks and others, which take the place of those that have their names."""
+    everything = [*(battery(transcript) if usual else ()), *attacks]
+    return [*{attack.name: attack for attack in everything}.values()]
 
 
 def chosen_rounds(

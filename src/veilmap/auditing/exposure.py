@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from veilmap._util.arrays import Array, Floats
 from veilmap.attacks import (
+    ATTACKS,
     Differencing,
     GradientInversion,
     MatchedFilter,
     PlaneInversion,
     PlaneSubtraction,
+    PointAttack,
     PriorOnly,
     WeightedCentroid,
 )
@@ -179,7 +181,7 @@ class Witness:
                 "user",
             )
         prepared = self.prepared(number)  # asked once: it may become so at any moment
-        schemes, simple = {}, (PriorOnly(), WeightedCentroid(knobs.power))
+        schemes, simple = {}, (PriorOnly(), WeightedCentroid(knobs.power), *_further())
         for name, upload in received.items():
             mechanism, values = self._mechanism(name, knobs), upload.astype(np.float32)
             alone = self._one_upload(number, values, links, mechanism)
@@ -298,6 +300,11 @@ class Witness:
         if number not in self.transcript.rounds:
             raise ConfigurationError(f"round {number + 1} was not kept", "number")
         return self.transcript.rounds[number]
+
+
+def _further() -> list[PointAttack]:
+    """Attacks of plug-ins that turn one upload into a place, and so are quick."""
+    return [attack for attack in ATTACKS.others if isinstance(attack, PointAttack)]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilmap.cli.options import DATA, TEST, argument, counted, option
+from veilmap.cli.options import DATA, TEST, argument, counted, listed, option
 from veilmap.cli.output import console, folder_names, writable_folder
 from veilmap.errors import ConfigurationError
 from veilmap.federation.study import STUDY, StudyFolder, unpublished
 
 if TYPE_CHECKING:
+    from veilmap.attacks import Attack
     from veilmap.auditing.audit import Audit
     from veilmap.auditing.surveys import SurveyAudit
     from veilmap.data.measurements import Measurements
@@ -24,6 +25,9 @@ def audit(
     data: Path | None = DATA,
     test: Path | None = TEST,
     rounds: str = option("", "Kept rounds to attack, such as 1,50; by default up to five."),
+    attacks: str = option(
+        "", "Only these attacks, by their first words, with commas; by default all that fit."
+    ),
     users: int = option(1000, "Attack at most so many users, chosen at random.", min=1),
     out: Path | None = option(
         None,
@@ -38,17 +42,19 @@ def audit(
     the measurements that it summed (--data). Attacks are scored by where users were: of a survey or
     a run of aggregate all of it is a study, not for publication.
     """
+    from veilmap.attacks import attacks_named
     from veilmap.reports import audits
     from veilmap.runs.opened import OpenRun
 
     folder = out or (_beside(runs[0]) / "audit" if len(runs) == 1 else Path("veilmap-audit"))
     writable_folder(folder)
+    chosen = attacks_named(listed(attacks))
     counts = counted("--rounds", rounds, "rounds such as 1,50") if rounds else ()
     places = {name: folder if len(runs) == 1 else folder / name for name in folder_names(runs)}
     named = dict(zip(places, runs, strict=True))
     surveys = {name: path for name, path in named.items() if _is_survey(path)}
-    if len(surveys) == len(runs) and (rounds or test):
-        flag = "rounds" if rounds else "test"
+    if len(surveys) == len(runs) and (rounds or test or attacks):
+        flag = "rounds" if rounds else "test" if test else "attacks"
         raise ConfigurationError(f"{flag} is for training runs: a survey has one sum", flag)
     opened = {
         name: OpenRun(path, data=data, test=test, study=True)
@@ -61,7 +67,7 @@ def audit(
         _ = run.crowd
     kept = [number - 1 for number in counts] or None
     found = audits.by_label(
-        (name, _audit_run(run, kept, users, places[name])) for name, run in opened.items()
+        (name, _audit_run(run, kept, chosen, users, places[name])) for name, run in opened.items()
     )
     if len(found) > 1:
         _compare(found, folder)
@@ -83,8 +89,14 @@ def _compare(found: Mapping[str, "Audit"], folder: Path) -> None:
     console.print(f"Wrote {drawn}")
 
 
-def _audit_run(run: "OpenRun", rounds: Sequence[int] | None, users: int, folder: Path) -> "Audit":
-    """Attack a training run; show what was found, and write it."""
+def _audit_run(
+    run: "OpenRun",
+    rounds: Sequence[int] | None,
+    attacks: "Sequence[Attack]",
+    users: int,
+    folder: Path,
+) -> "Audit":
+    """Attack a training run, by default in every way; show what was found, and write it."""
     from veilmap.auditing import audit
     from veilmap.cli import tables
     from veilmap.reports import audits
@@ -92,7 +104,10 @@ def _audit_run(run: "OpenRun", rounds: Sequence[int] | None, users: int, folder:
     _say_study(run)
     truth, unseen = run.crowd
     with console.status(f"attacking {run.path} …"):
-        found = audit.audit_run(run.run, truth, rounds=rounds, users=users, test=unseen)
+        found = audit.audit_run(
+            run.run, truth, attacks=attacks, battery=not attacks, rounds=rounds, users=users,
+            test=unseen,
+        )  # fmt: skip
     shown = tables.audit_table(found, run.path), *tables.sums_tables(found)
     console.print(*shown, *audits.verdict(found), audits.quality(found), sep="\n")
     files = audits.write_audit(found, run.radio_map(), folder)

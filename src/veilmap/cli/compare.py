@@ -32,8 +32,8 @@ def compare(
 
     Baselines: log-distance with station offsets, k-nn, kriging, regression-kriging,
     gradient-boosting. Ours: central (pooled), federated, uniform, aligned, aggregate, one-sum
-    (a survey). Our model (degrees of obstruction, residual field) is chosen on validation data
-    within each fold.
+    (a survey), and the mechanisms of plug-ins. Our model (degrees of obstruction, residual field)
+    is chosen on validation data within each fold.
     It needs all data in one place, so it is for studies.
     """
     from veilmap import compare as comparing
@@ -47,7 +47,7 @@ def compare(
     settings = comparing.ComparisonSettings(
         grid, rounds, whose, budget, epsilon, delta, heights, seed
     )
-    names = listed(method) or [*comparing.BASELINES, *comparing.OURS]
+    names = listed(method) or comparing.all_methods()
     methods = comparing.methods(names, settings)
     counts = tuple(counted("--few", few, "numbers of links such as 300,3000"))
     splits = comparing.Splits(tuple(listed(schemes)), folds, first, block, counts, seed)

@@ -13,7 +13,7 @@ from veilmap.cli.options import DATA, argument, numbers, option
 from veilmap.cli.output import console, progress_bar, sentence, writable_folder
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError, VeilmapError
-from veilmap.export import ENDINGS, Written, check, write
+from veilmap.export import Written, check, endings, write
 from veilmap.layers import Layer
 from veilmap.layers.predictions import such_as
 from veilmap.model.radio_map import RadioMap
@@ -39,7 +39,7 @@ _LISTED = 10
 
 def export(
     source: Path = argument("A map (.nc), or the folder of a run or survey.", metavar="MAP_OR_RUN"),
-    out: Path = argument(f"File to write; its ending says as what: {', '.join(ENDINGS)}."),
+    out: Path = argument(f"File to write; its ending says as what: {', '.join(endings())}."),
     layer: str = option("gain", f"What to write: {', '.join(_OPTIONS)}."),
     station: list[str] | None = option(
         None,

@@ -2,14 +2,19 @@
 
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from veilmap import flower
-from veilmap.cli.options import SERVER_SEES, argument, of_mechanisms, option
+from veilmap.cli.options import (
+    SERVER_SEES,
+    argument,
+    mechanism_from,
+    option,
+    with_mechanism_options,
+)
 from veilmap.cli.output import console, writable_folder
-from veilmap.cli.train import mechanism_from
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import Participation
@@ -31,6 +36,7 @@ _FOLDER = argument("The federation's folder.")
 @app.command(
     epilog="Example: `veilmap federation init fed --nodes 3` then `veilmap federation up fed`"
 )
+@with_mechanism_options
 def init(
     folder: Path = _FOLDER,
     nodes: int = option(3, "How many nodes to make keys for.", min=1),
@@ -38,10 +44,7 @@ def init(
     host: str = option("127.0.0.1", "Where the server listens for nodes."),
     port: int = option(0, "Its port, and more after it; 0 takes free ones.", min=0),
     mechanism: str = option("aligned", f"What nodes do to gradients: {', '.join(MECHANISMS)}."),
-    budget: float | None = of_mechanisms("noise_budget"),
-    epsilon: float | None = of_mechanisms("epsilon"),
-    delta: float | None = of_mechanisms("delta"),
-    allow_missing: float | None = of_mechanisms("dropout"),
+    protection: Any = None,
     server_sees: str | None = SERVER_SEES,
     rounds: int = option(200, "Training rounds.", min=1),
     cell_size: float = option(3.0, "Side of the map's cells, in metres."),
@@ -57,9 +60,7 @@ def init(
     from veilmap.federation.privacy import settled
     from veilmap.flower.deploy import layout
 
-    chosen = mechanism_from(
-        mechanism, noise_budget=budget, epsilon=epsilon, delta=delta, dropout=allow_missing
-    )
+    chosen = mechanism_from(mechanism, protection)
     wanted = cast("ServerSees | None", server_sees)
     settled_mechanism, sees = settled(chosen, wanted, Participation(), nodes, rounds)
     writable_folder(folder)

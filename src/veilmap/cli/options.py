@@ -1,14 +1,18 @@
 """What commands take: options as they are declared, and what their texts mean."""
 
+import functools
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
 
-from veilmap._util.options import options_of
+from veilmap._util import plugins
+from veilmap._util.options import Option, options_of
 from veilmap.errors import ConfigurationError
-from veilmap.privacy.mechanisms import MECHANISMS
+from veilmap.privacy import mechanisms
+from veilmap.privacy.mechanisms import MECHANISMS, Mechanism
 
 
 def option(default: Any, meaning: str, *flags: str, **bounds: Any) -> Any:
@@ -27,12 +31,66 @@ def declared(name: str, kind: type, default: Any = ...) -> Any:
     return option(known.default if default is ... else default, known.help, known.flag)
 
 
-def of_mechanisms(name: str) -> Any:
-    """The option that sets a field of mechanisms; its help names those that have the field."""
-    having = {key: kind for key, kind in MECHANISMS.items() if name in options_of(kind)}
-    known = options_of(*having.values())[name]
-    whose = "" if len(having) == len(MECHANISMS) else f" ({', '.join(having)})"
-    return option(None, known.help.removesuffix(".") + f"{whose}.", known.flag)
+def with_mechanism_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each flag that a mechanism declares, ours or another's.
+
+    Those that are given are its parameter ``protection``, values by their flags.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    own = list(signature.parameters.values())
+    place = next(i for i, one in enumerate(own) if one.name == "protection")
+    added = _of_mechanisms({flag for one in own for flag in _flags_of(one)})
+    keys = {parameter.name: flag for flag, parameter in added.items()}
+
+    @functools.wraps(command)
+    def protecting(**arguments: Any) -> None:
+        given = {flag: arguments.pop(key) for key, flag in keys.items()}
+        chosen = {flag: value for flag, value in given.items() if value is not None}
+        command(**arguments, protection=chosen)
+
+    parameters = [*own[:place], *added.values(), *own[place + 1 :]]
+    protecting.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return protecting
+
+
+def _flags_of(parameter: inspect.Parameter) -> Sequence[str]:
+    """The flags of a command's option."""
+    given: Sequence[str] | None = getattr(parameter.default, "param_decls", None)
+    return given or ("--" + parameter.name.replace("_", "-"),)
+
+
+def _of_mechanisms(taken: set[str]) -> dict[str, inspect.Parameter]:
+    """A parameter for each flag of mechanisms; its help is the first's, and names who has it."""
+    having: dict[str, dict[str, Option]] = {}
+    for name, kind in MECHANISMS.items():
+        for one in options_of(kind).values():
+            having.setdefault(one.flag, {})[name] = one
+    found = {}
+    for flag, of_kinds in having.items():
+        if flag in taken:
+            plugins.warn(f"{flag} of {', '.join(of_kinds)}, which means something else here")
+            continue
+        one = next(iter(of_kinds.values()))
+        whose = "" if len(of_kinds) == len(MECHANISMS) else f" ({', '.join(of_kinds)})"
+        found[flag] = inspect.Parameter(
+            "mechanism_" + flag.removeprefix("--").replace("-", "_"),
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=option(None, one.help.removesuffix(".") + f"{whose}.", flag),
+            annotation=str | None if one.choices else float | None,
+        )
+    return found
+
+
+def mechanism_from(name: str, protection: Mapping[str, float | str]) -> Mechanism:
+    """The mechanism of that name with options by their flags."""
+    own = options_of(MECHANISMS[name]) if name in MECHANISMS else {}
+    field_of = {one.flag: field for field, one in options_of(*MECHANISMS.values()).items()}
+    field_of |= {one.flag: field for field, one in own.items()}
+    # An option of others, whose field may have the name of one that this mechanism has.
+    others = {flag for flag, field in field_of.items() if field in own and own[field].flag != flag}
+    called = {flag if flag in others else field_of.get(flag, flag): flag for flag in protection}
+    given = {key: protection[flag] for key, flag in called.items()}
+    return mechanisms.named(name, given, called=called)
 
 
 DATA = option(None, "The users' measurements; by default where the run says they are.")

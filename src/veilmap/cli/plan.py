@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veilmap.cli.options import area_of, declared, of_mechanisms, option
+from veilmap.cli.options import area_of, declared, option
 from veilmap.cli.output import console, sentence, writable_file, write_json
 from veilmap.cli.survey import known_stations
 from veilmap.privacy.mechanisms import AggregateGaussian
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def plan(
     users: int = option(..., "How many will take part.", min=2),
     epsilon: float = option(..., "ε of the promise to every user."),
-    delta: float | None = of_mechanisms("delta"),
+    delta: float | None = declared("delta", AggregateGaussian, None),
     area: str | None = option(None, "WEST,SOUTH,EAST,NORTH in metres; default: a city of 300 m."),
     stations: str = option("200", "How many base stations, or a file of them."),
     cells: int | None = option(

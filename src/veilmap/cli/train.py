@@ -2,13 +2,12 @@
 
 import math
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilmap import flower
-from veilmap._util.options import options_of
 from veilmap.cli.options import (
     SERVER_SEES,
     TEST,
@@ -17,8 +16,9 @@ from veilmap.cli.options import (
     counted,
     declared,
     listed,
-    of_mechanisms,
+    mechanism_from,
     option,
+    with_mechanism_options,
 )
 from veilmap.cli.output import console, progress_bar, sentence, writable_folder
 from veilmap.data.folders import Crowd, without_antennas
@@ -35,7 +35,6 @@ from veilmap.federation.study import STUDY, unpublished
 from veilmap.federation.transcript import ServerSees
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
-from veilmap.privacy import mechanisms
 from veilmap.privacy.accounting import has_guarantee
 from veilmap.privacy.mechanisms import MECHANISMS, Mechanism
 from veilmap.runs.command import usual_step
@@ -45,6 +44,7 @@ from veilmap.scenes import buildings as known_buildings
 _DEGREES = 2
 
 
+@with_mechanism_options
 def train(
     data: Path | None = argument(
         "Measurements, .csv or .parquet, or a folder of .parquet parts; without it, a"
@@ -53,12 +53,7 @@ def train(
     ),
     out: Path = option(Path("veilmap-run"), "Folder for the run."),
     mechanism: str = option("aligned", f"What clients do to gradients: {', '.join(MECHANISMS)}."),
-    budget: float | None = of_mechanisms("noise_budget"),
-    tradeoff: float | None = of_mechanisms("tradeoff"),
-    epsilon: float | None = of_mechanisms("epsilon"),
-    delta: float | None = of_mechanisms("delta"),
-    clip: float | None = of_mechanisms("clip"),
-    theta: str | None = of_mechanisms("theta"),
+    protection: Any = None,
     server_sees: str | None = SERVER_SEES,
     degrees: int = option(_DEGREES, "Degrees of obstruction, each with its own law.", min=2, max=4),
     calibrate: str = option("", "Learn offsets in dB of stations, devices, or stations,devices."),
@@ -94,10 +89,8 @@ def train(
     tile_margin: float = declared("margin", Tiling),
     share: float = declared("share", Participation),
     in_turns: bool = declared("in_turns", Participation),
-    contribute: float | None = of_mechanisms("contribute"),
     dropout: float = declared("dropout", Participation),
     late: float = declared("late", Participation),
-    allow_missing: float | None = of_mechanisms("dropout"),
     keep_uploads: str = option("", "Rounds whose uploads to keep: 1,50,200 or all."),
     keep_users: str = option("", "Keep only these users' uploads: ids such as 3,7."),
     checkpoint_every: int = option(10, "Rounds between them.", min=1),
@@ -115,17 +108,7 @@ def train(
 
     writable_folder(out)
     carrier = _engine(engine, ray_address)
-    chosen = mechanism_from(
-        mechanism,
-        noise_budget=budget,
-        tradeoff=tradeoff,
-        epsilon=epsilon,
-        delta=delta,
-        clip=clip,
-        theta=theta,
-        dropout=allow_missing,
-        contribute=contribute,
-    )
+    chosen = mechanism_from(mechanism, protection)
     corners = None if area is None else area_of(area)
     source = Source(data, test, city, users, cell_size, buildings, corners, stations)
     _check_public(source, chosen)
@@ -270,13 +253,6 @@ def _public_heights(
     if file.suffix.lower() not in (".tif", ".tiff"):
         raise ConfigurationError("--ground needs a surface model (.tif), not footprints")
     return known_buildings.heights(file, grid, ground=ground)
-
-
-def mechanism_from(name: str, **options: float | str | None) -> Mechanism:
-    """The mechanism that a command's options describe."""
-    given = {key: value for key, value in options.items() if value is not None}
-    known = options_of(*MECHANISMS.values())
-    return mechanisms.named(name, given, called={key: known[key].flag for key in given})
 
 
 def _rounds(text: str, rounds: int) -> set[int] | Literal["all"]:

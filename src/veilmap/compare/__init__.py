@@ -16,6 +16,7 @@ from veilmap.compare.methods import (
     FederatedMap,
     Method,
     PooledMap,
+    all_methods,
     methods,
 )
 from veilmap.compare.running import Comparison, FoldScore, ScoreFile, compare, described_settings
@@ -32,6 +33,7 @@ __all__ = [
     "PooledMap",
     "ScoreFile",
     "Splits",
+    "all_methods",
     "by_blocks",
     "by_users",
     "compare",

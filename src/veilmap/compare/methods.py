@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from veilmap._util import checks
 from veilmap._util.arrays import Array
+from veilmap._util.options import options_of
+from veilmap._util.plugins import Registry
 from veilmap.baselines import (
     Estimator,
     GradientBoosting,
@@ -27,23 +29,36 @@ from veilmap.federation.selection import NEVER_CLIPS, ModelChoice, ModelTrial, c
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import HasMeasurements, RadioMap
 from veilmap.privacy.accounting import has_guarantee
-from veilmap.privacy.mechanisms import (
-    AggregateGaussian,
-    GeometryAligned,
-    Mechanism,
-    NoNoise,
-    UniformNoise,
-)
+from veilmap.privacy.mechanisms import MECHANISMS, Mechanism, NoNoise
 from veilmap.surveys.design import Survey, stations_of
 from veilmap.surveys.surveying import survey
 
-BASELINES: Mapping[str, Estimator] = {
-    "log-distance": LogDistance(calibrate=True),
-    "k-nn": NearestNeighbours(same_station=True),
-    "kriging": OrdinaryKriging(),
-    "regression-kriging": RegressionKriging(),
-    "gradient-boosting": GradientBoosting(),
-}
+ONE_SUM = "one-sum"
+OURS = ("central", "federated", "uniform", "aligned", "aggregate", ONE_SUM)
+"""Our map in our own modes, see `all_methods` for those of other packages' mechanisms."""
+
+
+def _checked(name: str, kind: Any) -> Estimator:
+    """What a plug-in's class makes without arguments, if it is an estimator."""
+    made = kind()
+    if not isinstance(made, Estimator):
+        raise ConfigurationError("it makes no veilmap.baselines.Estimator")
+    return made
+
+
+BASELINES: Registry[Estimator] = Registry(
+    "veilmap.baselines",
+    {
+        "log-distance": LogDistance(calibrate=True),
+        "k-nn": NearestNeighbours(same_station=True),
+        "kriging": OrdinaryKriging(),
+        "regression-kriging": RegressionKriging(),
+        "gradient-boosting": GradientBoosting(),
+    },
+    _checked,
+    taken=OURS,
+)
+"""Estimators to compare with, by name: ours, then those of other packages."""
 
 
 @dataclass(eq=False)
@@ -172,7 +187,11 @@ class ComparisonSettings:
 
     def mechanism(self, mode: str) -> Mechanism:
         """What users do in a mode."""
-        return _MECHANISMS[mode](self)
+        if mode in _WITHOUT_NOISE:
+            return _WITHOUT_NOISE[mode]
+        shared = {"noise_budget": self.budget, "epsilon": self.epsilon, "delta": self.delta}
+        kind = MECHANISMS[mode]
+        return kind(**{name: shared[name] for name in shared.keys() & options_of(kind).keys()})
 
     @property
     def surveyed(self) -> SurveyedMap:
@@ -191,19 +210,17 @@ class ComparisonSettings:
         return FederatedMap(**shared, mechanism=self.mechanism(mode), seed=self.seed)
 
 
-_MECHANISMS: Mapping[str, Callable[[ComparisonSettings], Mechanism]] = {
-    "central": lambda own: NoNoise(),
-    "federated": lambda own: NoNoise(clip=NEVER_CLIPS),
-    "uniform": lambda own: UniformNoise(noise_budget=own.budget),
-    "aligned": lambda own: GeometryAligned(noise_budget=own.budget),
-    "aggregate": lambda own: AggregateGaussian(epsilon=own.epsilon, delta=own.delta),
+# Only these learn a field: where the server sees uploads there can be none, see `train`; under a
+# guarantee one sum is better spent on a survey.
+_WITHOUT_NOISE: Mapping[str, Mechanism] = {
+    "central": NoNoise(),
+    "federated": NoNoise(clip=NEVER_CLIPS),
 }
-ONE_SUM = "one-sum"
-OURS = (*_MECHANISMS, ONE_SUM)
 
-# Where the server sees uploads there can be no field, see `train`; under a guarantee one sum is
-# better spent on a survey.
-_WITHOUT_FIELD = ("uniform", "aligned", "aggregate")
+
+def all_methods() -> list[str]:
+    """The names of all that can be compared, with the mechanisms and baselines of plug-ins."""
+    return list(dict.fromkeys([*BASELINES, *OURS, *(kind.name for kind in MECHANISMS.others)]))
 
 
 @dataclass
@@ -253,10 +270,10 @@ def methods(names: Iterable[str], settings: ComparisonSettings) -> list[Method]:
         elif name in BASELINES:
             BASELINES[name].check_installed(name)
             found.append(Method(name, BASELINES[name]))
-        elif name in _MECHANISMS:
+        elif name in OURS or (name in MECHANISMS and MECHANISMS[name] in MECHANISMS.others):
             found.append(_ours(name, settings, choice))
         else:
-            known = ", ".join([*BASELINES, *OURS])
+            known = ", ".join(all_methods())
             raise ConfigurationError(f"there is no method {name!r}; there are {known}", "methods")
     if len({method.name for method in found}) < len(found):
         raise ConfigurationError("a method is named twice", "methods")
@@ -272,5 +289,5 @@ def _ours(mode: str, settings: ComparisonSettings, choice: ModelSelection) -> Me
             " leave devices or this method out",
             "calibrate",
         )
-    fields = mode not in _WITHOUT_FIELD
+    fields = mode in _WITHOUT_NOISE
     return Method(mode, settings.estimator(mode), lambda fold: choice.model(fold, fields=fields))

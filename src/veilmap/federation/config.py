@@ -26,7 +26,7 @@ from veilmap.federation.transcript import ServerSees, checked_sees
 from veilmap.geometry.grid import Grid
 from veilmap.geometry.tiling import Tiling
 from veilmap.privacy.accounting import has_guarantee
-from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms import Mechanism, is_known
 
 # Of run folders; another number was written by another version.
 FORMAT = 8
@@ -190,6 +190,11 @@ class RunConfig:
         described, source = dict(content.pop("step")), content.pop("source")
         if not isinstance(described.get("rounds", 0), int):
             raise DataError(f"a step rule has a number of rounds, not {described['rounds']!r}")
+        if not is_known(kind := str(content["mechanism"]["type"])):
+            raise RunFolderError(
+                f"no installed package has this run's mechanism, {files.printable(kind)}: a"
+                " plug-in seems to be missing, or cannot be used"
+            )
         try:
             step: Any = from_plain(described, object)
         except DataError:

@@ -31,11 +31,6 @@ from veilmap.privacy.mechanisms import MECHANISMS, Mechanism, named
 
 Settings = Mapping[str, Any]
 
-# Parameters of mechanisms, as configurations spell them.
-_MECHANISM = {
-    field.name.replace("_", "-") for kind in MECHANISMS.values() for field in fields(kind)
-}
-
 
 def node_settings(settings: Settings) -> Own:
     """A node's own data and mechanism, from its configuration."""
@@ -60,7 +55,9 @@ def _enrolment(settings: Settings) -> Enrolment:
 
 def mechanism_of(settings: Settings) -> Mechanism:
     """The mechanism that settings name, with its parameters."""
-    given = {key.replace("-", "_"): settings[key] for key in _MECHANISM if key in settings}
+    known = {field.name for kind in MECHANISMS.values() for field in fields(kind)}
+    spelt = {name: name.replace("_", "-") for name in known}
+    given = {name: settings[key] for name, key in spelt.items() if key in settings}
     return named(str(settings.get("mechanism", "aligned")), given)
 
 

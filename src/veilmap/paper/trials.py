@@ -155,7 +155,7 @@ class Audited(TrainingTask):
         """Train and audit."""
         trained = self.trained(self.audited)
         attacks = [MatchedFilter(), GradientInversion()]
-        found = audit(trained, city(self.seed, self.users).data, attacks=attacks)
+        found = audit(trained, city(self.seed, self.users).data, attacks=attacks, battery=False)
         whens: list[When] = [*(n - 1 for n in self.audited), "all"]
         medians = [[found.score(own.name, when).median.value for when in whens] for own in attacks]
         return {"strongest": np.min(medians, axis=0)}

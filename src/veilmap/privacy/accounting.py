@@ -22,6 +22,7 @@ from veilmap.privacy.mechanisms import (
     PrivateSums,
     PrivateUploads,
     PrivUnit,
+    author_of,
 )
 from veilmap.privacy.mechanisms.lattice import LEAST_ON_SUM, ROUNDING
 
@@ -49,7 +50,7 @@ def has_guarantee(mechanism: Mechanism) -> bool:
 class Promise:
     """What a run promises its users, or why it promises nothing."""
 
-    epsilon: float  # of the user who spent most; NaN where nothing is promised
+    epsilon: float  # of the user who spent most; NaN where nothing is promised, or only claimed
     words: str
 
 
@@ -57,15 +58,20 @@ def promise(mechanism: Mechanism, spent: float, seed: int | None) -> Promise:
     """What a run promises: the one place that decides it, for every surface that shows it.
 
     ``spent`` is the accounted ε of the user who spent most. With a ``seed`` of the run's noise
-    nothing is promised: whoever has it can take the noise off.
+    nothing is promised: whoever has it can take the noise off. Nor is what others claim of
+    mechanisms of theirs: we account for it, and have seen no proof.
     """
-    guarantee = mechanism.guarantee
+    guarantee, author = mechanism.guarantee, author_of(type(mechanism))
     if isinstance(guarantee, NoGuarantee):
         return Promise(math.nan, f"no (ε, δ) guarantee: {guarantee.reason}")
     if seed is not None:
         return Promise(math.nan, _SEEDED)
-    assert isinstance(mechanism, PrivateMechanism)
+    if not isinstance(mechanism, PrivateMechanism):
+        return Promise(math.nan, f"no (ε, δ) guarantee: {author} claims one without an account")
     words = f"(ε, δ) = ({spent:.2f}, {mechanism.delta:g}) for {guarantee.adjacency}"
+    if author is not None:
+        unchecked = f"{words}, as {author} claims; veilmap has not checked it"
+        return Promise(math.nan, f"no guarantee of veilmap's: {unchecked}")
     return Promise(spent, f"{words}, under the conditions of docs/privacy.md")
 
 

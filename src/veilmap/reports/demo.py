@@ -132,7 +132,7 @@ def _attacked(name: str, run: Run, data: Measurements, unseen: Measurements, sec
     # One round and one attack are enough here; `veilmap audit` has a stronger one, which takes
     # some ten seconds to compile.
     attack = Differencing() if run.transcript.server_sees == "sums" else MatchedFilter()
-    found = audit(run, data, attacks=[attack], rounds=[0], test=unseen)
+    found = audit(run, data, attacks=[attack], battery=False, rounds=[0], test=unseen)
     best = found.strongest
     centroid = _centroid_error(run, found.truth)
     return Row(name, found.mae_db, seconds, centroid, best.median.value, best.attack)

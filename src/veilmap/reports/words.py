@@ -2,7 +2,6 @@
 
 import math
 
-from veilmap._util.plain import to_plain
 from veilmap.federation.config import Fingerprint
 from veilmap.federation.transcript import SEEN
 from veilmap.privacy.mechanisms import Mechanism, PrivateMechanism, PrivUnit
@@ -13,21 +12,6 @@ ONLY_FIELDS = (
     "This run kept only rounds that learn a residual field, which no attack here reads: keep"
     " earlier rounds too to see attacks."
 )
-
-_MECHANISMS = {
-    "none": "no noise: gradients are clipped to norm C = {clip:g} and leave as they are",
-    "uniform": "uniform noise: gradients are clipped to norm C = {clip:g} and get Gaussian noise"
-    " of μ = {noise_budget:g} times their energy, the same in every cell",
-    "aligned": "geometry-aligned noise: gradients are clipped to norm C = {clip:g} and get"
-    " Gaussian noise of μ = {noise_budget:g} times their energy, on a slope that leans away from"
-    " the user (ρ = {tradeoff:g})",
-    "privunit": "private uploads: contributions are clipped to norm C = {clip:g}, and each upload"
-    " is noise alone with probability {blanket:.2g}, else noise on the contribution's side, where a"
-    " share of {cap:.2g} of all noise lies",
-    "aggregate": "noise on the sum: contributions are clipped to norm C = {clip:g}, and every user"
-    " adds a share of discrete Gaussian noise, in all z = {noise_multiplier:.3g} times the largest"
-    " contribution",
-}
 
 
 def facts(run: OpenRun) -> list[tuple[str, str]]:
@@ -54,7 +38,7 @@ def mechanism(used: Mechanism) -> str:
     covered = (
         "; gradients of θ and numbers of links leave only in sums" if used.covers_theta else ""
     )
-    return _MECHANISMS[used.name].format(**to_plain(used)) + covered
+    return used.in_words + covered
 
 
 def promise(run: OpenRun) -> str:
@@ -63,7 +47,7 @@ def promise(run: OpenRun) -> str:
     made = run.promise
     if math.isnan(made.epsilon):
         return f"{made.words}."
-    assert isinstance(used, PrivateMechanism)
+    assert isinstance(used, PrivateMechanism)  # and of veilmap's
     if isinstance(used, PrivUnit) and used.among is None:
         return f"{made.words}. It holds for every upload by itself, whoever sees it."
     if isinstance(used, PrivUnit):

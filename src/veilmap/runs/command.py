@@ -18,9 +18,6 @@ from veilmap.model.propagation import Propagation
 from veilmap.privacy.mechanisms import MECHANISMS, Mechanism, named
 from veilmap.runs.source import Source
 
-# Options of `veilmap train`, by the fields of mechanisms.
-_DECLARED = options_of(*MECHANISMS.values())
-_OPTIONS = {name: known.flag for name, known in _DECLARED.items()}
 _KEPT = 5  # rounds of a new run whose uploads are kept
 
 
@@ -62,7 +59,8 @@ class NewTraining:
 
     def mechanism_checked(self) -> Mechanism:
         """The mechanism, unless it cannot be made."""
-        called = {name: option.removeprefix("--") for name, option in _OPTIONS.items()}
+        declared = options_of(*MECHANISMS.values())
+        called = {name: known.flag.removeprefix("--") for name, known in declared.items()}
         return named(self.mechanism, self.parameters, called=called)
 
     @property
@@ -107,11 +105,11 @@ def source_options(source: Source) -> list[str]:
 
 def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:
     """A mechanism by its name and attributes; those that the command line does not set are left."""
-    usual = {attribute: known.default for attribute, known in _DECLARED.items() if known.choices}
     own = {
-        option: parameters[attribute]
-        for attribute, option in _OPTIONS.items()
-        if attribute in parameters and parameters[attribute] != usual.get(attribute)
+        known.flag: parameters[attribute]
+        for attribute, known in options_of(MECHANISMS[name]).items()
+        if attribute in parameters
+        and not (known.choices and parameters[attribute] == known.default)
     }
     return ["--mechanism", name, *_words(own)]
 

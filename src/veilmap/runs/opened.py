@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._util.options import options_of
 from veilmap.auditing.exposure import Witness
 from veilmap.data.folders import Crowd, MeasurementFolder, open_crowd
 from veilmap.data.measurements import Measurements
@@ -23,8 +24,8 @@ from veilmap.federation.study import StudyFolder, unpublished
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import Ledger, Promise, promise
-from veilmap.privacy.mechanisms import Mechanism, PrivateMechanism
+from veilmap.privacy.accounting import Ledger, Promise, has_guarantee, promise
+from veilmap.privacy.mechanisms import Mechanism, PrivateMechanism, author_of
 from veilmap.runs import command
 from veilmap.runs.result import OpenResult
 from veilmap.runs.source import Source
@@ -304,9 +305,11 @@ class OpenRun(OpenResult):
 def label_of(mechanism: Mechanism, server_sees: str) -> str:
     """A mechanism with its main parameters, and the trust model in a few words."""
     parts = [mechanism.name]
-    for name, symbol in (("noise_budget", "μ"), ("tradeoff", "ρ"), ("epsilon", "ε")):
-        if (value := getattr(mechanism, name, None)) is not None:
-            parts.append(f"{symbol} = {value:g}")
+    for name, known in options_of(type(mechanism)).items():
+        if known.symbol and not known.choices:
+            parts.append(f"{known.symbol} = {getattr(mechanism, name):g}")
+    if has_guarantee(mechanism) and author_of(type(mechanism)) is not None:
+        parts.append("only claimed")
     if server_sees != "uploads":
         parts.append({"sums": "sums only"}.get(server_sees, server_sees))
     elif mechanism.covers_theta:

@@ -196,7 +196,7 @@ def run_sum(opened: TheSurvey, station: Annotated[str, Query(max_length=200)]) -
 def mechanisms() -> list[schema.MechanismInfo]:
     """What a new run can be protected by, and the options of each as they are declared."""
     return [
-        schema.MechanismInfo(name, kind.needs_sums, views.declared_options(kind))
+        schema.MechanismInfo(name, views.title(kind), kind.needs_sums, views.declared_options(kind))
         for name, kind in MECHANISMS.items()
     ]
 

@@ -22,7 +22,6 @@ JobKind = Literal["train", "audit", "replicas"]
 LayerName = Literal["gain", "los", "best-server", "heights", "uncertainty"]
 ResultKind = Literal["run", "survey"]
 SchemeName = Literal["no noise", "uniform", "aligned", "sent"]
-MechanismName = Literal["none", "uniform", "aligned", "privunit", "aggregate"]
 
 _LARGEST = 1e7  # of numbers: no coordinate on Earth is larger
 Number = Annotated[float, Query(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)]
@@ -245,6 +244,8 @@ class MechanismInfo(_Answer):
     """A mechanism that a new run can have, and its options."""
 
     name: str
+    title: str
+    """For people, with whose it is where it is not veilmap's."""
     needs_sums: bool
     """Whether it protects only sums, so that the server must see nothing else."""
     options: list[OptionInfo]
@@ -430,7 +431,8 @@ class NewRun(BaseModel):
     """Train on the measurements of this run; null for a synthetic city."""
     city: Annotated[int, Field(ge=0, le=10_000)] = 0
     users: Annotated[int, Field(ge=1, le=2_000)] = 100
-    mechanism: MechanismName = "aligned"
+    mechanism: Annotated[str, Field(max_length=100)] = "aligned"
+    """One of those that there are, by its name."""
     options: dict[str, float] = {}
     """Of the mechanism, by their names; what is left out is the mechanism's own default."""
     sums: bool = False

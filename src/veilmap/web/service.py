@@ -58,9 +58,10 @@ class Service:
             if run not in self._plans:
                 raise
         plan, path = self._plans[run], self.library.path_of(run)
-        sees = "sums" if plan.sums or plan.mechanism == "aggregate" else "uploads"
+        chosen = plan.mechanism_checked()
+        sees = "sums" if plan.sums or chosen.needs_sums else "uploads"
         return schema.RunSummary(
-            id=run, name=path.name, label=label_of(plan.mechanism_checked(), sees), state=state,
+            id=run, name=path.name, label=label_of(chosen, sees), state=state,
             played=0, rounds=plan.rounds, mae_db=None, users=plan.source.users, problem=problem,
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from veilmap.geometry.grid import Grid
 from veilmap.layers import Layer
 from veilmap.layers.layer import centres
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.mechanisms import Mechanism
+from veilmap.privacy.mechanisms import Mechanism, author_of
 from veilmap.reports import surveys
 from veilmap.reports.audits import marked
 from veilmap.reports.exposures import comparable
@@ -72,6 +72,12 @@ class LayerRequest:
         """Where a new base station is."""
         x, y, z = self.x, self.y, self.z
         return None if x is None or y is None or z is None else (x, y, z)
+
+
+def title(mechanism: type[Mechanism]) -> str:
+    """A kind of mechanism for people who choose one, and whose it is if not veilmap's."""
+    author, name = author_of(mechanism), mechanism.title or mechanism.name
+    return name if author is None else f"{name} ({author})"
 
 
 def declared_options(mechanism: type[Mechanism]) -> list[schema.OptionInfo]:

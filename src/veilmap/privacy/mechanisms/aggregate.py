@@ -97,7 +97,9 @@ class AggregateGaussian(PrivateMechanism):
     bits: int | None = None
 
     name = "aggregate"
+    title = "Sums with a proven ε"
     needs_sums = True
+    sums_in_place = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,6 +112,15 @@ class AggregateGaussian(PrivateMechanism):
                 settled[name] = checks.whole(name, getattr(self, name), least=1, most=most)
         for name, value in settled.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def in_words(self) -> str:
+        """What clients do to their gradients, once their noise is fixed."""
+        return (
+            f"noise on the sum: contributions are clipped to norm C = {self.clip:g}, and every user"
+            " adds a share of discrete Gaussian noise, in all"
+            f" z = {self.noise_on_sum:.3g} times the largest contribution"
+        )
 
     def with_noise(self, noise_multiplier: float) -> "AggregateGaussian":
         """The same with its noise fixed."""

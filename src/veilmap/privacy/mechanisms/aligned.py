@@ -36,15 +36,24 @@ class GeometryAligned(BudgetedNoise):
     """
 
     tradeoff: float = option(
-        1.0, "--tradeoff", "Trade-off ρ: larger values spread the noise more evenly.", least=0
-    )
+        1.0, "--tradeoff", "Trade-off ρ: larger values spread the noise more evenly.", least=0,
+        symbol="ρ",
+    )  # fmt: skip
 
     name = "aligned"
+    title = "Geometry-aligned noise"
     needs_positions = True
+    sums_in_place = True
     guarantee = NoGuarantee(
         "it is obfuscation: the noise's variance follows the private gradient and position, and"
         " cells with σ = 0 leave exactly; θ's gradient leaves without noise"
     )
+
+    @property
+    def in_words(self) -> str:
+        """What clients do to their gradients."""
+        slope = f"on a slope that leans away from the user (ρ = {self.tradeoff:g})"
+        return f"geometry-aligned noise: {self._noisy}, {slope}"
 
     def variance_weight(self, cells: int) -> float:
         """κ = κ₁(3 − 2/M): the price of mean z² in the unit-free objective."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from veilmap._kernels import rows
 from veilmap._util.arrays import Array, Floats, Ints
-from veilmap._util.options import check_options, option
+from veilmap._util.options import check_options, option, options_of
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.errors import ConfigurationError
 from veilmap.geometry.grid import Grid
@@ -103,15 +103,22 @@ class Mechanism(ABC):
     clip: float = option(1.0, "--clip", "C: bound of the norm of a gradient.", above=0)
 
     name: ClassVar[str]  # in configurations and transcripts
+    title: ClassVar[str] = ""  # for people who choose among mechanisms; by default the name
     needs_sums: ClassVar[bool] = False  # whether it protects only what is summed before it is seen
     whole_numbers: ClassVar[bool] = False  # whether answers are, which sums without rounding
     filters: ClassVar[bool] = False  # whether gradients of h are filtered before they are clipped
     perturbs_uploads: ClassVar[bool] = False  # whether it adds noise to each gradient itself
-    sums_in_place: ClassVar[bool] = True  # whether `summand` and `add_rest` can do without uploads
+    sums_in_place: ClassVar[bool] = False  # whether `summand` and `add_rest` do without uploads
     needs_positions: ClassVar[bool] = False  # whether parameters must be cells of a grid
 
     def __post_init__(self) -> None:
         check_options(self)
+
+    @property
+    def in_words(self) -> str:
+        """What clients do to their gradients, a clause for reports."""
+        settings = ", ".join(f"{name} = {getattr(self, name)}" for name in options_of(type(self)))
+        return f"{self.name}: {settings}"
 
     @property
     @abstractmethod

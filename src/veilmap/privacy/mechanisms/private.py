@@ -22,7 +22,9 @@ class PrivateMechanism(Mechanism):
     s C, with s the ``theta_share``. Users count equally; how many links one has is not told.
     """
 
-    epsilon: float = option(8.0, "--epsilon", "ε of the guarantee for every user.", above=0)
+    epsilon: float = option(
+        8.0, "--epsilon", "ε of the guarantee for every user.", above=0, symbol="ε"
+    )
     delta: float = option(1e-6, "--delta", "δ of the guarantee, below 1/users.", above=0, below=1)
     clip: float = option(0.3, "--clip", "C: bound of the norm of a gradient.", above=0)
     dropout: float = option(

@@ -43,7 +43,7 @@ class PrivUnit(PrivateMechanism):
     among: int | None = None
 
     name = "privunit"
-    sums_in_place = False
+    title = "Uploads with a proven ε"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,6 +53,16 @@ class PrivUnit(PrivateMechanism):
                 object.__setattr__(self, name, value)
         if self.among is not None:
             object.__setattr__(self, "among", checks.whole("among", self.among, least=2))
+
+    @property
+    def in_words(self) -> str:
+        """What clients do to their gradients, once their noise is fixed."""
+        fixed = self.guarantee
+        return (
+            f"private uploads: contributions are clipped to norm C = {self.clip:g}, and each"
+            f" upload is noise alone with probability {fixed.blanket:.2g}, else noise on the"
+            f" contribution's side, where a share of {fixed.cap:.2g} of all noise lies"
+        )
 
     def with_cap(self, chosen: PrivateUploads) -> "PrivUnit":
         """The same with its noise fixed."""

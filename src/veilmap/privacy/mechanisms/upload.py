@@ -51,6 +51,10 @@ class UploadNoise(Mechanism):
         """Whether gradients of θ and numbers of links leave only in sums."""
         return self.theta == "sum"
 
+    @property
+    def _clipped(self) -> str:
+        return f"gradients are clipped to norm C = {self.clip:g}"
+
     @abstractmethod
     def _variances(
         self, gradients: Floats, energies: Floats, grid: Grid | None, places: Floats | None
@@ -158,7 +162,14 @@ class NoNoise(UploadNoise):
     """Clipped gradients leave as they are, as in plain federated learning."""
 
     name = "none"
+    title = "No noise"
+    sums_in_place = True
     guarantee = NoGuarantee("it adds no noise: gradients leave as they are")
+
+    @property
+    def in_words(self) -> str:
+        """What clients do to their gradients."""
+        return f"no noise: {self._clipped} and leave as they are"
 
     def _variances(
         self, gradients: Floats, energies: Floats, grid: Grid | None, places: Floats | None
@@ -188,10 +199,15 @@ class BudgetedNoise(UploadNoise):
     """A mechanism whose noise energy is a multiple of the gradient's: Σσ² = μ‖ḡ‖²."""
 
     noise_budget: float = option(
-        10.0, "--budget", "Noise budget μ: noise energy over gradient energy.", least=0
+        10.0, "--budget", "Noise budget μ: noise energy over gradient energy.", least=0, symbol="μ"
     )
 
     perturbs_uploads = True
+
+    @property
+    def _noisy(self) -> str:
+        times = f"μ = {self.noise_budget:g} times their energy"
+        return f"{self._clipped} and get Gaussian noise of {times}"
 
     def coins(self, draws: Sequence[Draw]) -> Coins:
         """Seeds of the users' noise; only for draws that have one."""
@@ -218,10 +234,17 @@ class UniformNoise(BudgetedNoise):
     """
 
     name = "uniform"
+    title = "Uniform noise"
+    sums_in_place = True
     guarantee = NoGuarantee(
         "it is obfuscation: the noise's variance follows the private gradient, so the noise"
         " itself tells of it, and θ's gradient leaves without any"
     )
+
+    @property
+    def in_words(self) -> str:
+        """What clients do to their gradients."""
+        return f"uniform noise: {self._noisy}, the same in every cell"
 
     def summand(self, cells: int, parameters: int) -> Summand:
         """Clipped gradients with noise, each weighted by its links."""

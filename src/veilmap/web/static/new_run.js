@@ -6,18 +6,8 @@ import { getJson, inWords, post } from "./api.js";
 import { field } from "./controls.js";
 import { fill, h } from "./dom.js";
 
-/** @typedef {NonNullable<NewRun["mechanism"]>} Mechanism */
-
 const CITY = "";
-
-/** @type {Record<Mechanism, string>} */
-const TITLES = {
-  aligned: "Geometry-aligned noise",
-  uniform: "Uniform noise",
-  none: "No noise",
-  privunit: "Uploads with a proven ε",
-  aggregate: "Sums with a proven ε",
-};
+const USUAL = "aligned";
 
 /**
  * @param {HTMLDialogElement} dialog
@@ -83,7 +73,7 @@ function fields(runs, mechanisms) {
   const mechanism = h(
     "select",
     { name: "mechanism" },
-    ...Object.entries(TITLES).map(([value, text]) => h("option", { value }, text)),
+    ...mechanisms.map(({ name, title }) => h("option", { value: name, selected: name === USUAL }, title)),
   );
   return [
     wide(field("Measurements", like)),
@@ -175,7 +165,7 @@ function wishOf(form, mechanisms) {
     like: text("like") || null,
     city: number("city") ?? 0,
     users: number("users") ?? 100,
-    mechanism: /** @type {Mechanism} */ (text("mechanism")),
+    mechanism: text("mechanism"),
     options: Object.fromEntries(given),
     sums: !chosen?.needs_sums && said.has("sums"),
     rounds: number("rounds") ?? 200,

@@ -124,6 +124,8 @@ export interface LayerInfo {
 /** A mechanism that a new run can have, and its options. */
 export interface MechanismInfo {
   name: string;
+  /** For people, with whose it is where it is not veilmap's. */
+  title: string;
   /** Whether it protects only sums, so that the server must see nothing else. */
   needs_sums: boolean;
   options: OptionInfo[];
@@ -142,7 +144,8 @@ export interface NewRun {
   like?: string | null;
   city?: number;
   users?: number;
-  mechanism?: "none" | "uniform" | "aligned" | "privunit" | "aggregate";
+  /** One of those that there are, by its name. */
+  mechanism?: string;
   /** Of the mechanism, by their names; what is left out is the mechanism's own default. */
   options?: Record<string, number>;
   sums?: boolean;
