@@ -1,6 +1,6 @@
 """Attacks against references, against uploads without noise, and against nothing but noise."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from scipy.stats import norm
 import naive
 import veilmap as vm
 from strategies import rich_maps_and_data
+from veilmap import testing
 from veilmap._kernels import allocation
 from veilmap._kernels import candidates as kernels
 from veilmap._kernels.arguments import Axes, Sites, Uploads
@@ -84,10 +85,9 @@ def city():
 
 
 @pytest.fixture(scope="module")
-def open_run(city):
-    """Three rounds without noise, every upload kept."""
-    scene, data, _ = city
-    return vm.train(data, scene.grid, rounds=3, seed=0, recording=vm.Recording(keep_uploads="all"))
+def open_run():
+    """Three rounds of that city without noise, every upload kept."""
+    return testing.city()
 
 
 def only(transcript, *rounds):
@@ -105,37 +105,39 @@ def test_without_noise_the_first_round_gives_users_away(name, city, open_run):
     assert rms(found.errors(truth)["all"]) < 2 * scene.grid.cell_size
 
 
-@pytest.mark.parametrize("name", quick(ON_UPLOADS))
-@pytest.mark.parametrize("mechanism", [vm.UniformNoise(), vm.GeometryAligned()])
-def test_nothing_but_noise_tells_nothing(name, mechanism, city, open_run):
-    scene, _, truth = city
-    seen = open_run.transcript.uploads(0)
-    rng = np.random.default_rng(3)
-    noise = rng.normal(size=seen.uploads.shape).astype(np.float32)
-    told = replace(seen, uploads=noise, theta_gradient=rng.normal(size=seen.theta_gradient.shape))
-    blind = replace(open_run.transcript, rounds={0: told}, mechanism=mechanism)
-    guess = rms(PriorOnly().locate(blind).errors(truth)[0])
-    # Guessing's RMSE over 40 users has a relative deviation of about 7 %.
-    assert rms(ATTACKS[name]().locate(blind).errors(truth)[0]) > 0.85 * guess
+@pytest.mark.parametrize("name", quick(ATTACKS))
+def test_every_attack_passes_the_checks_for_all(name):
+    testing.check_attack(ATTACKS[name]())
 
 
-@pytest.mark.parametrize("name", ON_UPLOADS)
-def test_uploads_of_zeros_break_nothing(name):
-    found = ATTACKS[name]().locate(transcript_of(np.zeros((3, GRID.cells))))
-    assert np.isfinite(found.placed[0].xy).all()
-    assert GRID.contains(found.placed[0].xy).all()
+@dataclass(frozen=True)
+class Broken(PriorOnly):
+    """Guessing, with one thing that an attack must not do."""
+
+    fault: str = ""
+
+    def locate(self, transcript):
+        if self.fault == "takes anything" and not transcript.rounds:
+            return Estimates(self.name, {})
+        found = super().locate(transcript)
+        if self.fault == "knows the truth":
+            truth = testing.city().truth
+            placed = {
+                when: replace(one, xy=np.array([truth.get(who, [0, 0]) for who in one.clients]))
+                for when, one in found.placed.items()
+            }
+            return replace(found, placed=placed)
+        if self.fault == "leaves the map":
+            away = {when: replace(one, xy=one.xy - 1e4) for when, one in found.placed.items()}
+            return replace(found, placed=away)
+        return found
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_a_transcript_that_does_not_hold_enough_is_refused(name, open_run):
-    attack, full = ATTACKS[name](), open_run.transcript
-    with pytest.raises(ConfigurationError) as caught:
-        attack.locate(replace(full, rounds={}))
-    assert caught.value.parameter == "keep_uploads"
-    for sees in {"uploads", "sums"} - attack.sees:
-        with pytest.raises(ConfigurationError) as caught:
-            attack.locate(replace(full, server_sees=sees))
-        assert caught.value.parameter == "server_sees"
+@pytest.mark.parametrize("fault", ["takes anything", "knows the truth", "leaves the map"])
+def test_the_checks_find_what_is_wrong_with_an_attack(fault):
+    testing.check_attack(Broken())
+    with pytest.raises(AssertionError):
+        testing.check_attack(Broken(fault=fault))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,11 +9,12 @@ import veilmap as vm
 from algorithm1 import CompiledProblem, Problem, algorithm1, brute_force
 from refusals import refused
 from veilmap._kernels import sampling
-from veilmap._util.plain import from_plain, to_plain
+from veilmap._util.plain import from_plain
 from veilmap.errors import ConfigurationError, DataError
 from veilmap.privacy import noise
-from veilmap.privacy.mechanisms import MECHANISMS, Contribution, Mechanism
+from veilmap.privacy.mechanisms import MECHANISMS, Mechanism
 from veilmap.privacy.mechanisms.upload import LEAST_NORM
+from veilmap.testing import check_mechanism
 
 GRID = vm.Grid(3.0, (12, 15), (-5.0, 40.0))
 ALIGNED = vm.GeometryAligned(noise_budget=10, tradeoff=10)
@@ -243,37 +244,49 @@ def test_wrong_mechanisms_are_refused(parameter, value):
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_every_mechanism_answers_one_by_one_or_together_alike(name):
-    rng = np.random.default_rng(3)
+def test_every_mechanism_passes_the_checks_for_all(name):
     mechanism = MECHANISMS[name](clip=0.5)
     if name == "aggregate":
         mechanism = mechanism.with_noise(2.0)
     if name == "privunit":
         mechanism = replace(mechanism, blanket=0.1, cap=0.2)
-    users = len(KINDS)
-    raw = Contribution(
-        np.array([some_gradient(rng, GRID, kind) for kind in KINDS]) * 2,
-        rng.normal(size=(users, 4)),
-        np.arange(1, users + 1),
-        rng.uniform(0, 50, (users, 2)),
-    )
-    draws = [noise.draw(1, i, 4) for i in range(users)]
-    together = mechanism.answer(raw, GRID, draws, users)
-    for i in range(users):
-        own = Contribution(
-            *(getattr(raw, f.name)[i : i + 1] for f in fields(raw) if f.name != "laws")
-        )
-        alone = mechanism.answer(own, GRID, draws[i : i + 1], users)
-        for name_of in ("uploads", "theta_gradient", "weights", "norms"):
-            np.testing.assert_array_equal(getattr(alone, name_of)[0], getattr(together, name_of)[i])
+    check_mechanism(mechanism)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_a_mechanism_survives_its_description(name):
-    mechanism = MECHANISMS[name](clip=0.25)
-    assert from_plain(to_plain(mechanism), Mechanism) == mechanism
+def test_what_is_no_mechanism_is_not_read_back():
     with pytest.raises(DataError):
         from_plain({"type": "Rot13"}, Mechanism)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(vm.NoNoise):
+    """No noise, with one thing that a mechanism must not do."""
+
+    fault: str = ""
+
+    def answer(self, raw, grid, draws, cohort):
+        if self.fault == "takes anything":
+            raw = replace(raw, height_gradient=np.nan_to_num(raw.height_gradient))
+        sent = super().answer(raw, grid, draws, cohort)
+        if self.fault == "looks at others":
+            return replace(sent, uploads=sent.uploads - sent.uploads.mean(axis=0))
+        if self.fault == "sends too much":
+            return replace(sent, uploads=sent.uploads * 1e3)
+        if self.fault == "forgets weights":
+            return replace(sent, weights=sent.weights[:-1])
+        if self.fault == "sums otherwise":
+            return replace(sent, uploads=sent.uploads * 0.5)
+        return sent
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["takes anything", "looks at others", "sends too much", "forgets weights", "sums otherwise"],
+)
+def test_the_checks_find_what_is_wrong_with_a_mechanism(fault):
+    check_mechanism(Broken())
+    with pytest.raises(AssertionError):
+        check_mechanism(Broken(fault=fault))
 
 
 def test_wrong_gradients_are_refused():

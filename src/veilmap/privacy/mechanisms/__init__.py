@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from veilmap._util.options import options_of
+from veilmap._util.options import option, options_of
 from veilmap._util.plain import is_plain, plain
 from veilmap._util.plugins import Registry
 from veilmap.errors import ConfigurationError
@@ -18,6 +18,7 @@ from veilmap.privacy.mechanisms.base import (
     NoGuarantee,
     PrivateSums,
     PrivateUploads,
+    finite_norms,
 )
 from veilmap.privacy.mechanisms.private import PrivateMechanism
 from veilmap.privacy.mechanisms.privunit import PrivUnit
@@ -31,7 +32,7 @@ _NAME, _FLAG = re.compile(r"[a-z][a-z0-9-]*"), re.compile(r"--[a-z][a-z0-9-]*")
 def _checked(name: str, kind: Any) -> type[Mechanism]:
     """A plug-in's class, if commands, forms and configurations can use it as they use ours."""
     if not (isinstance(kind, type) and issubclass(kind, Mechanism)):
-        raise ConfigurationError("it is no subclass of veilmap.mechanisms.Mechanism")
+        raise ConfigurationError("it is no subclass of veilmap.privacy.mechanisms.Mechanism")
     made = kind()
     if made.name != name or not _NAME.fullmatch(name):
         raise ConfigurationError(f"it needs one name of small letters, not {made.name!r}")
@@ -67,8 +68,10 @@ __all__ = [
     "UniformNoise",
     "UploadNoise",
     "author_of",
+    "finite_norms",
     "is_known",
     "named",
+    "option",
 ]
 
 
