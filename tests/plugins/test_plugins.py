@@ -298,6 +298,40 @@ def test_asking_for_a_broken_plug_in_is_an_error_of_one_line(broken, run):
     assert veilmap_made.returncode == 0
 
 
+PROMISING = """
+from dataclasses import dataclass
+import veilmap as vm
+from veilmap.privacy.mechanisms import option
+
+@dataclass(frozen=True, kw_only=True)
+class Promising(vm.AggregateGaussian):
+    strength: float = option(1.0, "--rounds", "Not what --rounds of a command is.", least=0)
+    extra: float = option(2.0, "--extra", "A flag that is free.", least=0)
+    name = "promising"
+"""
+
+
+def test_what_a_package_claims_is_shown_as_its_claim(tmp_path):
+    entries = {"veilmap.mechanisms": {"promising": "promising:Promising"}}
+    site = install(tmp_path, "veilmap-promising", entries, promising=PROMISING)
+    protection = ["--mechanism", "promising", "--delta", "1e-3", "--extra", "3"]
+    options = [*CITY[:-2], "--keep-uploads", "1,2", *protection]
+    done = python(site, "-m", "veilmap.cli", "train", *options, "--out", site / "run")
+    assert done.returncode == 0, done.stderr
+    assert "package veilmap-promising claims" in " ".join(done.stdout.split())
+    # The flag is the command's own: said in one line, and the other options are there.
+    assert done.stderr.count("\n") == 1
+    assert "--rounds" in done.stderr
+    assert json.loads((site / "run" / "config.json").read_text())["mechanism"]["extra"] == 3
+    done = python(site, "-m", "veilmap.cli", "report", site / "run", "--out", site / "run.html")
+    assert done.returncode == 0, done.stderr
+    page = (site / "run.html").read_text()
+    assert "package veilmap-promising claims; veilmap has not checked it" in page
+    label = "from pathlib import Path; from veilmap.runs.opened import OpenRun as opened;"
+    done = python(site, "-c", label + "print(opened(Path('run')).label)")
+    assert done.stdout.strip() == "promising, ε = 8, only claimed, sums only"
+
+
 def registry(monkeypatch, site, group="veilmap.exporters", ours=None, **more):
     monkeypatch.syspath_prepend(site)
     return Registry(group, ours or {}, lambda name, made: made, **more)

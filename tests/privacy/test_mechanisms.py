@@ -264,6 +264,8 @@ class Broken(vm.NoNoise):
 
     fault: str = ""
 
+    sums_in_place = True
+
     def answer(self, raw, grid, draws, cohort):
         if self.fault == "takes anything":
             raw = replace(raw, height_gradient=np.nan_to_num(raw.height_gradient))
@@ -277,6 +279,29 @@ class Broken(vm.NoNoise):
         if self.fault == "sums otherwise":
             return replace(sent, uploads=sent.uploads * 0.5)
         return sent
+
+
+def test_who_changes_the_answer_is_not_added_up_as_if_it_had_not():
+    @dataclass(frozen=True, kw_only=True)
+    class EveryOther(vm.NoNoise):
+        def answer(self, raw, grid, draws, cohort):
+            sent = super().answer(raw, grid, draws, cohort)
+            return replace(
+                sent, uploads=sent.uploads * (np.arange(raw.height_gradient.shape[1]) % 2)
+            )
+
+    scene = vm.Scene.synthetic(3, size=90.0, buildings=3, base_stations=12)
+    data = scene.measure(users=9, links_per_user=9, seed=1)
+    kept = vm.Recording(keep_uploads="all")
+    maps = [
+        vm.train(data, scene.grid, mechanism=kind(), rounds=2, seed=1, recording=recording)
+        for kind in (EveryOther, vm.NoNoise)
+        for recording in (None, kept)
+    ]
+    heights = [run.radio_map.heights for run in maps]
+    np.testing.assert_array_equal(heights[0], heights[1])
+    np.testing.assert_array_equal(heights[2], heights[3])
+    assert not np.array_equal(heights[0], heights[2])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ consent to run its code; nothing else here imports anything by a name that was r
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
@@ -44,7 +44,6 @@ class Registry(Mapping[str, T]):
         self._group, self._ours, self._checked = group, dict(ours), checked
         self._taken = {*ours, *taken}
         self._loaded: dict[str, T | PluginError] = {}
-        self._told: set[str] = set()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,9 +78,7 @@ class Registry(Mapping[str, T]):
             try:
                 self._plugin(name)
             except PluginError as error:
-                if name not in self._told:
-                    self._told.add(name)
-                    _log.warning("veilmap: left out: %s", error)
+                warn(str(error))
             else:
                 yield name
 
@@ -120,8 +117,9 @@ class Registry(Mapping[str, T]):
             raise PluginError(f"{whose} cannot be used: {_in_one_line(error)}") from error
 
 
+@cache
 def warn(line: str) -> None:
-    """Say in one line what of a plug-in is left out."""
+    """Say in one line, once, what of a plug-in is left out."""
     _log.warning("veilmap: left out: %s", line)
 
 

@@ -111,6 +111,10 @@ class Mechanism(ABC):
     sums_in_place: ClassVar[bool] = False  # whether `summand` and `add_rest` do without uploads
     needs_positions: ClassVar[bool] = False  # whether parameters must be cells of a grid
 
+    def __init_subclass__(cls) -> None:
+        # Not inherited: a class that changes the answer would be added up as if it had not.
+        cls.sums_in_place = vars(cls).get("sums_in_place", False)
+
     def __post_init__(self) -> None:
         check_options(self)
 
