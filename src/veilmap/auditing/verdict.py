@@ -174,7 +174,7 @@ def change(sees: ServerSees, epsilon: float, delta: float | None) -> str:
     """What to do about the privacy of users.
 
     ``delta`` is None for mechanisms without a guarantee; ``epsilon`` is NaN where nothing is
-    promised all the same, as the noise can be computed from a seed.
+    promised all the same: the noise can be computed from a seed, or the guarantee is only claimed.
     """
     if delta is None and sees == "sums":
         return (
@@ -188,7 +188,10 @@ def change(sees: ServerSees, epsilon: float, delta: float | None) -> str:
             " area with one sum (veilmap survey)"
         )
     if math.isnan(epsilon):
-        return "train without a seed before anything is published: it tells the noise"
+        return (
+            "before anything is published, train without a seed, which tells the noise, and with a"
+            " mechanism whose guarantee veilmap has checked"
+        )
     most = auc_allowed(epsilon, delta)
     if most > _MOST_PAIRS:
         return (
