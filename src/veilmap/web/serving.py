@@ -46,6 +46,7 @@ def serve(
     require_server()
     import uvicorn
 
+    from veilmap._util.serving import limits
     from veilmap.web.app import create_app
     from veilmap.web.jobs import Jobs
     from veilmap.web.library import Library
@@ -61,9 +62,8 @@ def serve(
         work = Path(name)
         service = Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
         config = uvicorn.Config(
-            create_app(service, token), log_level="warning", access_log=False, server_header=False,
-            limit_concurrency=256, timeout_keep_alive=30, timeout_graceful_shutdown=2,
-            lifespan="on", proxy_headers=False, ws="none",
+            create_app(service, token), log_level="warning", lifespan="on", timeout_keep_alive=30,
+            timeout_graceful_shutdown=2, backlog=1024, **limits(),
         )  # fmt: skip
         with _ended_by_signals(service.jobs):
             if not service.library.runs():
