@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilmap.cli.options import DATA, TEST, argument, counted, option
-from veilmap.cli.output import console, folder_names, writable_folder
+from veilmap.cli.output import console, folder_names, working, writable_folder
 from veilmap.errors import ConfigurationError
 from veilmap.federation.study import STUDY, StudyFolder, unpublished
 
@@ -91,7 +91,7 @@ def _audit_run(run: "OpenRun", rounds: Sequence[int] | None, users: int, folder:
 
     _say_study(run)
     truth, unseen = run.crowd
-    with console.status(f"attacking {run.path} …"):
+    with working(f"attacking {run.path} …"):
         found = audit.audit_run(run.run, truth, rounds=rounds, users=users, test=unseen)
     shown = tables.audit_table(found, run.path), *tables.sums_tables(found)
     console.print(*shown, audits.headline(found), sep="\n")
@@ -134,7 +134,7 @@ class _Summed:
         from veilmap.reports import audits
 
         _say_truth(self.path, STUDY)
-        with console.status(f"attacking {self.path} …"):
+        with working(f"attacking {self.path} …"):
             found = audit_survey(self.opened, self.radio_map, self.data, users=users)
         shown = *tables.survey_audit_tables(found, self.path), audits.survey_headline(found)
         console.print(*shown, sep="\n")
