@@ -353,6 +353,34 @@ def test_beyond_loopback_a_token_is_needed(tmp_path, server):
             assert other.get("/api/state", headers=headers).status_code == 200
 
 
+@pytest.mark.parametrize("token", ["short", "letters & more letters", "ein-schönes-token-für-alle"])
+def test_a_token_that_fits_no_address_is_refused(capsys, tmp_path, monkeypatch, token):
+    monkeypatch.setenv("VEILMAP_TOKEN", token)
+    code, _, error = command(capsys, "serve", "--new-runs", str(tmp_path / "new"))
+    assert code == 2
+    assert "VEILMAP_TOKEN" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("way", ["file", "environment"])
+def test_a_token_is_in_no_list_of_processes(tmp_path, server, monkeypatch, way):
+    token = "a-token-of-this-test-alone"
+    runs, options = server.temporary.parent / "runs", []
+    if way == "file":
+        (tmp_path / "token").write_text(f"{token}\n")
+        (tmp_path / "token").chmod(0o600)
+        options = ["--token-file", tmp_path / "token"]
+    else:
+        monkeypatch.setenv("VEILMAP_TOKEN", token)
+    with served(tmp_path, runs / "bare", *options) as own, own.client as client:
+        assert f"?token={token}" in own.said
+        assert client.get("/api/state").status_code == 401
+        headers = {"Authorization": f"Bearer {token}"}
+        assert client.get("/api/state", headers=headers).status_code == 200
+        ps = ["ps", "-Aww", "-o", "args="]
+        assert token not in subprocess.run(ps, capture_output=True, text=True, check=True).stdout
+
+
 def test_a_port_that_is_taken_is_said_in_a_line(capsys, tmp_path):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
@@ -369,9 +397,11 @@ def test_a_port_that_is_taken_is_said_in_a_line(capsys, tmp_path):
     [
         (["{}/nowhere"], "is no folder"),
         (["{}/file"], "is no folder"),
-        (["--token", "short"], "--token"),
-        (["--token", "letters & more letters"], "--token"),
-        (["--token", "ein-schönes-token-für-alle"], "--token"),
+        (["--token", "a-token-that-is-long-enough"], "--token"),  # all would see it
+        (["--token-file", "{}/file"], "--token-file"),
+        (["--token-file", "{}/nowhere"], "nowhere"),
+        (["--token-file", "{}/open"], "chmod 600"),
+        (["--open", "--host", "0.0.0.0"], "--open"),
         (["--port", "70000"], "--port"),
         (["--host", "nowhere.invalid"], "nowhere.invalid"),
         (["--new-runs", "{}/file"], "is a file"),
@@ -379,6 +409,9 @@ def test_a_port_that_is_taken_is_said_in_a_line(capsys, tmp_path):
 )
 def test_what_cannot_be_served_is_said_in_a_line(capsys, tmp_path, arguments, line):
     (tmp_path / "file").write_text("")
+    (tmp_path / "file").chmod(0o600)
+    (tmp_path / "open").write_text("a-token-that-is-long-enough")
+    (tmp_path / "open").chmod(0o640)
     options = ["--port", "0", "--new-runs", str(tmp_path / "new")]
     code, _, error = command(
         capsys, "serve", *options, *(argument.format(tmp_path) for argument in arguments)
