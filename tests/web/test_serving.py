@@ -353,6 +353,29 @@ def test_beyond_loopback_a_token_is_needed(tmp_path, server):
             assert other.get("/api/state", headers=headers).status_code == 200
 
 
+_ASK = """
+import os, socket, sys
+port = int(sys.argv[1])
+os.setuid(int(sys.argv[2]))
+one = socket.socket()
+one.connect(("127.0.0.1", port))
+one.sendall(b"GET /api/state HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\nConnection: close\\r\\n\\r\\n")
+try:
+    print(one.recv(12).decode())
+except ConnectionResetError:
+    pass
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+def test_another_user_of_this_host_is_told_nothing(tmp_path, server):
+    for user, told in ((65_534, ""), (0, "HTTP/1.1 200")):
+        ask = [sys.executable, "-I", "-c", _ASK, str(server.port), str(user)]
+        done = subprocess.run(ask, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == told
+
+
 @pytest.mark.parametrize("token", ["short", "letters & more letters", "ein-schönes-token-für-alle"])
 def test_a_token_that_fits_no_address_is_refused(capsys, tmp_path, monkeypatch, token):
     monkeypatch.setenv("VEILMAP_TOKEN", token)

@@ -7,6 +7,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from veilmap._util.sockets import is_of_another_user
+
 HEAD_SECONDS = 10.0  # until a request's headers must be there
 BODY_SECONDS = 10.0  # until a short body must be there
 READ_SECONDS = 20.0  # until a client must have read some of its answer
@@ -18,12 +20,16 @@ _OTHER_FILES = 64  # database, sockets, logs
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-def limits() -> dict[str, Any]:
-    """Settings of uvicorn that bound connections, headers and the time that requests take."""
+def limits(*, own_user: bool = False) -> dict[str, Any]:
+    """Settings of uvicorn that bound connections, headers and the time that requests take.
+
+    With ``own_user`` other users of this host are not answered.
+    """
     return {
-        "http": ImpatientProtocol, "h11_max_incomplete_event_size": _HEAD_BYTES,
-        "limit_concurrency": _most_connections(), "ws": "none",
-        "access_log": False, "server_header": False, "proxy_headers": False,
+        "http": OwnUserProtocol if own_user else ImpatientProtocol,
+        "h11_max_incomplete_event_size": _HEAD_BYTES,
+        "limit_concurrency": _most_connections(),
+        "access_log": False, "server_header": False, "proxy_headers": False, "ws": "none",
     }  # fmt: skip
 
 
@@ -89,6 +95,17 @@ class ImpatientProtocol(H11Protocol):
         self._timer = None
         if self._between_requests() and self.transport is not None:
             self.transport.abort()
+
+
+class OwnUserProtocol(ImpatientProtocol):
+    """The same on loopback, without a token: connections of other users of this host are ended."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Hear no other user."""
+        super().connection_made(transport)
+        client = transport.get_extra_info("peername")
+        if is_of_another_user(client[:2]):
+            transport.abort()
 
 
 async def whole_body(receive: Receive, most_bytes: int) -> Receive | None:

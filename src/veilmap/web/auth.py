@@ -1,8 +1,8 @@
 """Who may ask, and what every answer carries.
 
-Runs say where people were. On loopback any program of this host may ask, but no other page of
-the browser may: its requests carry a foreign Host or lack our header. Beyond loopback a token
-is needed, always.
+Runs say where people were. On loopback any program of this user may ask, but no other page of
+the browser may: its requests carry a foreign Host or lack our header. Other users of this host
+are not even heard (`_util.serving.OwnUserProtocol`). Beyond loopback a token is needed, always.
 """
 
 import asyncio

@@ -54,7 +54,7 @@ def serve(
         service = Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
         config = uvicorn.Config(
             create_app(service, token), log_level="warning", lifespan="on", timeout_keep_alive=30,
-            timeout_graceful_shutdown=2, backlog=1024, **limits(),
+            timeout_graceful_shutdown=2, backlog=1024, **limits(own_user=token is None),
         )  # fmt: skip
         with _ended_by_signals(service.jobs):
             if not service.library.runs():
