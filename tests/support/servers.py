@@ -10,10 +10,10 @@ from veilmap._util.serving import limits
 
 
 @contextmanager
-def serving(app, listener):
+def serving(app, listener, *, lifespan="on"):
     """An application behind the limits that all servers share, on a socket that listens."""
     config = uvicorn.Config(
-        app, log_config=None, log_level="critical", lifespan="on", timeout_graceful_shutdown=5,
+        app, log_config=None, log_level="critical", lifespan=lifespan, timeout_graceful_shutdown=5,
         **limits(),
     )  # fmt: skip
     server = uvicorn.Server(config)

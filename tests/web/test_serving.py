@@ -541,6 +541,37 @@ def test_a_body_that_does_not_come_is_refused(hurried):
         assert one.recv(12) == b"HTTP/1.1 408"
 
 
+@contextmanager
+def answering(content):
+    """A server whose one answer is longer than what the system holds for a client."""
+
+    async def app(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": content})
+
+    with listening("127.0.0.1", [0]) as listener, in_thread(app, listener, lifespan="off"):
+        yield SimpleNamespace(port=listener.getsockname()[1])
+
+
+def test_who_reads_slowly_gets_the_answer_and_who_does_not_is_ended(monkeypatch):
+    monkeypatch.setattr(impatience, "READ_SECONDS", 0.8)
+    text = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    content = bytes(60_000_000)
+    with answering(content) as page:
+        with closing(asks(page, text)) as slow:
+            got = 0
+            for _ in range(10):
+                time.sleep(0.2)
+                got += len(slow.recv(4_000_000, socket.MSG_WAITALL))
+            got += sum(map(len, iter(lambda: slow.recv(1_000_000), b"")))
+        assert got > len(content)
+        with closing(asks(page, text)) as silent_one:
+            time.sleep(2)
+            assert len(ended(silent_one)) < len(content)
+
+
 def open_things(server):
     """Files and threads that a server's process has open."""
     own = Path(f"/proc/{server.process.pid}")

@@ -64,7 +64,7 @@ class ImpatientProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """The client has not read what was sent so far."""
         super().pause_writing()
-        self._unread = asyncio.get_running_loop().call_later(READ_SECONDS, self.transport.abort)
+        self._watch(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """It has read some."""
@@ -79,6 +79,18 @@ class ImpatientProtocol(H11Protocol):
             self.transport.abort()
         else:
             super().shutdown()
+
+    def _watch(self, unread: int) -> None:
+        """End the connection unless less is unread after a while: who is slow reads on."""
+
+        def look() -> None:
+            left = self.transport.get_write_buffer_size()
+            if left < unread:
+                self._watch(left)
+            else:
+                self.transport.abort()
+
+        self._unread = asyncio.get_running_loop().call_later(READ_SECONDS, look)
 
     def _between_requests(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
