@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from veilmap._util.sockets import is_of_another_user
+from veilmap._util.owners import is_of_another_user
 
 HEAD_SECONDS = 10.0  # until a request's headers must be there
 BODY_SECONDS = 10.0  # until a short body must be there
@@ -115,8 +115,8 @@ class OwnUserProtocol(ImpatientProtocol):
     def connection_made(self, transport: Any) -> None:
         """Hear no other user."""
         super().connection_made(transport)
-        client = transport.get_extra_info("peername")
-        if is_of_another_user(client[:2]):
+        client, server = map(transport.get_extra_info, ("peername", "sockname"))
+        if is_of_another_user(client[:2], server[:2]):
             transport.abort()
 
 
