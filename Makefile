@@ -7,7 +7,7 @@ LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 OUT    ?= veilmap-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-slow test-mutants bench bench-allocation lint types page page-types browser clean
+.PHONY: help demo test test-faults test-slow test-mutants bench bench-allocation lint types page page-types lock sbom audit-deps browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,18 @@ page: page/node_modules/.installed  ## Check the types of the page's JavaScript 
 page-types: $(VENV)/.installed-dev  ## Write the page's types from what the server answers with
 	$(BIN)/python page/write_types.py
 
+EXTRAS := baselines collect flower geo learn postgres web
+lock: $(VENV)/.installed-dev  ## Fix what a release installs, with hashes (needs the network)
+	$(BIN)/uv pip compile pyproject.toml $(EXTRAS:%=--extra %) --constraint requirements.lock \
+		--universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --quiet --output-file requirements-release.lock
+
+sbom: $(VENV)/.installed-dev  ## Write the bill of materials (CycloneDX) and the list of licences
+	$(BIN)/python release/bill.py
+
+audit-deps: $(VENV)/.installed-audit  ## Look for known vulnerabilities in what a release installs (network)
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement requirements-release.lock
+
 browser:  # Chromium from the system's packages, for the tests of the page
 	@command -v chromium > /dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
@@ -71,6 +83,10 @@ $(BIN)/python:
 
 $(VENV)/.installed-lint: $(BIN)/python requirements-lint.txt requirements.lock
 	$(LOCKED) --requirement requirements-lint.txt
+	@touch $@
+
+$(VENV)/.installed-audit: $(BIN)/python requirements-audit.txt requirements.lock
+	$(LOCKED) --requirement requirements-audit.txt
 	@touch $@
 
 $(VENV)/.installed: $(BIN)/python pyproject.toml requirements.lock

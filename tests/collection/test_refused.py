@@ -17,10 +17,10 @@ import uvicorn
 
 from aggregators import METRICS_TOKEN, credential, deployed, moved, new_keys, small_task, vector
 from refusals import refused
-from veilmap._util import certificates
+from veilmap._util import certificates, serving
 from veilmap._util.sockets import listening
 from veilmap.collection import report as reports
-from veilmap.collection import service, serving
+from veilmap.collection import service
 from veilmap.collection.admission import ProofOfWork
 from veilmap.collection.client import Aggregators, Unreachable
 from veilmap.collection.collector import Collector

@@ -33,7 +33,7 @@ def veilmap(site, *arguments):
     """Standard output of a command that succeeds."""
     done = python(site, "-m", "veilmap.cli", *arguments)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    assert "veilmap:" not in done.stderr  # nothing was left out
     return done.stdout
 
 

@@ -15,6 +15,6 @@ def test_the_ten_lines_run(tmp_path, monkeypatch, capsys):
 
 
 def test_every_linked_page_and_picture_exists():
-    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"):
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[CS]*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

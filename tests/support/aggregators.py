@@ -1,18 +1,15 @@
 """Two aggregators for tests: in one process without HTTP, or served on loopback."""
 
 import secrets
-import socket
-import threading
-import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
 import numpy as np
-import uvicorn
 
 import veilmap as vm
+from servers import serving
 from veilmap._util.sockets import listening
 from veilmap.collection import report as reports
 from veilmap.collection.admission import Invitations, Issuer, ProofOfWork
@@ -21,7 +18,6 @@ from veilmap.collection.client import Aggregators
 from veilmap.collection.keys import SigningKey
 from veilmap.collection.metrics import Metrics
 from veilmap.collection.service import HttpPeer, Service, create_app
-from veilmap.collection.serving import ImpatientProtocol
 from veilmap.collection.store import Store
 from veilmap.collection.task import Task
 from veilmap.geometry.grid import Grid
@@ -188,29 +184,8 @@ def deployed(folder, *, keys=None, seed=None, **changes):
             "leader": Service(both.leader, Metrics(), METRICS_TOKEN, peer),
         }
         for role, service in services.items():
-            stack.enter_context(_served(create_app(service), sockets[role]))
+            stack.enter_context(serving(create_app(service), sockets[role]))
         yield Deployed(task, keys, both.leader, both.helper, client)
-
-
-@contextmanager
-def _served(app, listener: socket.socket):
-    config = uvicorn.Config(
-        app, http=ImpatientProtocol, log_config=None, log_level="critical", access_log=False,
-        lifespan="on",
-        ws="none", timeout_graceful_shutdown=5, limit_concurrency=1000,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    end = time.monotonic() + 30
-    while not server.started:
-        assert time.monotonic() < end, "the server did not start"
-        time.sleep(0.01)
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(timeout=20)
 
 
 def moved(task, **changes):

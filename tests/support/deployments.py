@@ -147,6 +147,5 @@ def _left(federation):
     found = subprocess.run(
         ["ps", "-eww", "-o", "command="], capture_output=True, text=True, check=True, timeout=20
     ).stdout
-    nodes = [f"127.0.0.1:{federation.port + 2 + number}" for number in range(federation.nodes)]
-    ours = (f"{federation.folder}/", federation.address, federation.control, *nodes)
+    ours = (f"{federation.folder}/", federation.address, federation.control)
     return [line for line in found.splitlines() if any(name in line for name in ours)]

@@ -4,14 +4,18 @@ import importlib.util
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack, closing, contextmanager
+import time
+from collections import Counter
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -19,11 +23,15 @@ import pytest
 
 import veilmap as vm
 from commands import run as command
+from servers import serving as in_thread
+from veilmap._util import serving as impatience
+from veilmap._util.sockets import listening
 from veilmap.runs.command import NewTraining
 from veilmap.runs.source import Source
 from veilmap.web import serving
+from veilmap.web.app import create_app
 from veilmap.web.events import MOST_LISTENERS
-from webs import age, line_of, make_runs, unpacked, until
+from webs import age, line_of, make_runs, service_of, unpacked, until
 
 SMALL = {"city": 3, "users": 5, "rounds": 6, "seed": 1}
 LONG = SMALL | {"rounds": 1000}
@@ -345,6 +353,57 @@ def test_beyond_loopback_a_token_is_needed(tmp_path, server):
             assert other.get("/api/state", headers=headers).status_code == 200
 
 
+_ASK = """
+import os, socket, sys
+port = int(sys.argv[1])
+os.setuid(int(sys.argv[2]))
+one = socket.socket()
+one.connect(("127.0.0.1", port))
+one.sendall(b"GET /api/state HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\nConnection: close\\r\\n\\r\\n")
+try:
+    print(one.recv(12).decode())
+except ConnectionResetError:
+    pass
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells")
+def test_another_user_of_this_host_is_told_nothing(tmp_path, server):
+    for user, told in ((65_534, ""), (0, "HTTP/1.1 200")):
+        ask = [sys.executable, "-I", "-c", _ASK, str(server.port), str(user)]
+        done = subprocess.run(ask, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == told
+
+
+@pytest.mark.parametrize("token", ["short", "letters & more letters", "ein-schönes-token-für-alle"])
+def test_a_token_that_fits_no_address_is_refused(capsys, tmp_path, monkeypatch, token):
+    monkeypatch.setenv("VEILMAP_TOKEN", token)
+    code, _, error = command(capsys, "serve", "--new-runs", str(tmp_path / "new"))
+    assert code == 2
+    assert "VEILMAP_TOKEN" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("way", ["file", "environment"])
+def test_a_token_is_in_no_list_of_processes(tmp_path, server, monkeypatch, way):
+    token = "a-token-of-this-test-alone"
+    runs, options = server.temporary.parent / "runs", []
+    if way == "file":
+        (tmp_path / "token").write_text(f"{token}\n")
+        (tmp_path / "token").chmod(0o600)
+        options = ["--token-file", tmp_path / "token"]
+    else:
+        monkeypatch.setenv("VEILMAP_TOKEN", token)
+    with served(tmp_path, runs / "bare", *options) as own, own.client as client:
+        assert f"?token={token}" in own.said
+        assert client.get("/api/state").status_code == 401
+        headers = {"Authorization": f"Bearer {token}"}
+        assert client.get("/api/state", headers=headers).status_code == 200
+        ps = ["ps", "-Aww", "-o", "args="]
+        assert token not in subprocess.run(ps, capture_output=True, text=True, check=True).stdout
+
+
 def test_a_port_that_is_taken_is_said_in_a_line(capsys, tmp_path):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
@@ -361,9 +420,11 @@ def test_a_port_that_is_taken_is_said_in_a_line(capsys, tmp_path):
     [
         (["{}/nowhere"], "is no folder"),
         (["{}/file"], "is no folder"),
-        (["--token", "short"], "--token"),
-        (["--token", "letters & more letters"], "--token"),
-        (["--token", "ein-schönes-token-für-alle"], "--token"),
+        (["--token", "a-token-that-is-long-enough"], "--token"),  # all would see it
+        (["--token-file", "{}/file"], "--token-file"),
+        (["--token-file", "{}/nowhere"], "nowhere"),
+        (["--token-file", "{}/open"], "chmod 600"),
+        (["--open", "--host", "0.0.0.0"], "--open"),
         (["--port", "70000"], "--port"),
         (["--host", "nowhere.invalid"], "nowhere.invalid"),
         (["--new-runs", "{}/file"], "is a file"),
@@ -371,6 +432,9 @@ def test_a_port_that_is_taken_is_said_in_a_line(capsys, tmp_path):
 )
 def test_what_cannot_be_served_is_said_in_a_line(capsys, tmp_path, arguments, line):
     (tmp_path / "file").write_text("")
+    (tmp_path / "file").chmod(0o600)
+    (tmp_path / "open").write_text("a-token-that-is-long-enough")
+    (tmp_path / "open").chmod(0o640)
     options = ["--port", "0", "--new-runs", str(tmp_path / "new")]
     code, _, error = command(
         capsys, "serve", *options, *(argument.format(tmp_path) for argument in arguments)
@@ -389,3 +453,180 @@ def test_without_its_libraries_it_says_what_to_install(capsys, tmp_path, monkeyp
     code, _, error = command(capsys, "serve", "--new-runs", str(tmp_path))
     assert code == 2
     assert f"the page needs {missing}: pip install 'veilmap[web]'" in error
+
+
+# ---- who is slow, says nothing, or comes in crowds
+
+
+def silent(server, count):
+    """Connections that begin requests and never end them, or say nothing."""
+    begun = "GET /api/state HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+    return [asks(server, begun[:number] if number % 3 else "") for number in range(count)]
+
+
+def test_people_are_answered_while_300_connections_say_nothing(server, client):
+    with ExitStack() as stack:
+        for one in silent(server, 300):
+            stack.enter_context(closing(one))
+        for path in ("/", "/api/state", "/api/runs/aligned/layer?layer=heights"):
+            assert client.get(path, timeout=20).status_code == 200
+
+
+def statuses(server, path, count):
+    """What so many requests at once are answered, with how often."""
+    text = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    with ExitStack() as stack:
+        asked = [stack.enter_context(closing(asks(server, text))) for _ in range(count)]
+        return Counter(one.recv(12) for one in asked)
+
+
+def test_300_requests_at_once_are_all_answered(server):
+    assert statuses(server, "/page/main.js", 300) == {b"HTTP/1.1 200": 300}
+
+
+@pytest.mark.slow
+def test_1000_requests_at_once_are_all_answered(server):
+    for path in ("/page/main.js", "/api/state", "/api/runs/aligned/layer?layer=heights"):
+        assert statuses(server, path, 1000) == {b"HTTP/1.1 200": 1000}
+
+
+def test_a_header_without_end_is_refused(server, client):
+    with closing(asks(server, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ")) as one:
+        sent = 0
+        with suppress(ConnectionError):
+            while sent < 20_000_000 and not select.select([one], [], [], 0)[0]:
+                sent += one.send(bytes(b"x" * 65_536))
+        assert sent < 20_000_000
+    assert client.get("/api/state").status_code == 200
+
+
+@pytest.fixture
+def hurried(monkeypatch, tmp_path):
+    """A page in a thread of this process, which waits for nobody for long."""
+    for name in ("HEAD_SECONDS", "BODY_SECONDS"):
+        monkeypatch.setattr(impatience, name, 0.5)
+    service = service_of([], tmp_path / "work")
+    with listening("127.0.0.1", [0]) as listener, in_thread(create_app(service), listener):
+        yield SimpleNamespace(port=listener.getsockname()[1])
+
+
+def ended(one):
+    """What was answered before the connection was ended."""
+    with suppress(ConnectionResetError):
+        return b"".join(iter(lambda: one.recv(4096), b""))
+    return b""
+
+
+def test_connections_that_say_nothing_are_ended(hurried):
+    with ExitStack() as stack:
+        for one in silent(hurried, 30):
+            assert ended(stack.enter_context(closing(one))) == b""
+
+
+def test_a_header_that_comes_letter_by_letter_does_not_keep_a_connection(hurried):
+    with closing(asks(hurried, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")) as one:
+        end = time.monotonic() + 20
+        with pytest.raises(ConnectionError):
+            while time.monotonic() < end:
+                one.sendall(b"x")
+                time.sleep(0.02)
+
+
+def test_a_body_that_does_not_come_is_refused(hurried):
+    begun = (
+        "POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Veilmap: page\r\n"
+        "Content-Length: 99\r\n\r\n{"
+    )
+    with closing(asks(hurried, begun)) as one:
+        assert one.recv(12) == b"HTTP/1.1 408"
+
+
+@contextmanager
+def answering(content):
+    """A server whose one answer is longer than what the system holds for a client."""
+
+    async def app(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": content})
+
+    with listening("127.0.0.1", [0]) as listener, in_thread(app, listener, lifespan="off"):
+        yield SimpleNamespace(port=listener.getsockname()[1])
+
+
+def test_who_reads_slowly_gets_the_answer_and_who_does_not_is_ended(monkeypatch):
+    monkeypatch.setattr(impatience, "READ_SECONDS", 0.8)
+    text = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    content = bytes(60_000_000)
+    with answering(content) as page:
+        with closing(asks(page, text)) as slow:
+            got = 0
+            for _ in range(10):
+                time.sleep(0.2)
+                got += len(slow.recv(4_000_000, socket.MSG_WAITALL))
+            got += sum(map(len, iter(lambda: slow.recv(1_000_000), b"")))
+        assert got > len(content)
+        with closing(asks(page, text)) as silent_one:
+            time.sleep(2)
+            assert len(ended(silent_one)) < len(content)
+
+
+def open_things(server):
+    """Files and threads that a server's process has open."""
+    own = Path(f"/proc/{server.process.pid}")
+    return len(list((own / "fd").iterdir())), len(list((own / "task").iterdir()))
+
+
+def listened(server):
+    """One listener of a run's events, who hears something and leaves."""
+    text = "GET /api/runs/going/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with closing(asks(server, text)) as one:
+        assert one.recv(15).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_listeners_that_leave_leave_nothing_behind(server, client):
+    for _ in range(30):
+        listened(server)
+    before = until(lambda: settled(server), "the first listeners are gone")
+    for _ in range(60):
+        listened(server)
+    until(lambda: open_things(server)[0] <= before[0] + 2, "their connections are closed")
+    assert open_things(server)[1] <= before[1] + 2
+    assert client.get("/api/state").status_code == 200
+
+
+def settled(server):
+    """Its open things once they stay the same for a second; None before."""
+    before = open_things(server)
+    time.sleep(1)
+    return before if open_things(server) == before else None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_a_listener_of_minutes_costs_no_memory(server):
+    """VEILMAP_LISTEN_SECONDS=3600 makes an hour of it."""
+    seconds = float(os.environ.get("VEILMAP_LISTEN_SECONDS", "90"))
+    with server.client as client, client.stream("GET", "/api/runs/going/events") as stream:
+        lines = stream.iter_lines()
+        heard_for(lines, seconds / 3)
+        before = memory_of(server), *open_things(server)
+        heard_for(lines, 2 * seconds / 3)
+        after = memory_of(server), *open_things(server)
+    assert after[0] <= before[0] + 20_000, (before, after)  # kB
+    assert after[1:] <= tuple(one + 2 for one in before[1:]), (before, after)
+
+
+def heard_for(lines, seconds):
+    """Listen, at least until the next sign of life after so many seconds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        next(lines)
+
+
+def memory_of(server):
+    """Resident memory in kB."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status).group(1))

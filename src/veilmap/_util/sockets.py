@@ -1,5 +1,6 @@
 """Where servers listen."""
 
+import ipaddress
 import socket
 from collections.abc import Sequence
 
@@ -25,3 +26,11 @@ def listening(host: str, ports: Sequence[int]) -> socket.socket:
         " (0 takes a free one)",
         "port",
     )
+
+
+def on_loopback(host: str) -> bool:
+    """Whether only this host can reach what listens there."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -25,6 +25,7 @@ from veilmap.cli import (
     train,
 )
 from veilmap.cli.options import option
+from veilmap.cli.output import spell_out, visible
 from veilmap.errors import VeilmapError
 from veilmap.federation.participation import Participation
 from veilmap.geometry.tiling import Tiling
@@ -90,6 +91,7 @@ app.add_typer(aggregator.app, name="aggregator")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a user's mistake is one line on standard error and exit code 2."""
+    spell_out()
     try:
         code = app(args=arguments, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError:  # has shown the help already
@@ -128,5 +130,5 @@ def _flags(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _fail(message: str) -> None:
-    sys.stderr.write(f"veilmap: {message}\n")
+    sys.stderr.write(f"veilmap: {visible(message)}\n")
     raise SystemExit(2) from None

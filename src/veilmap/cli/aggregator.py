@@ -13,7 +13,7 @@ from veilmap import collection
 from veilmap._util import files
 from veilmap.cli.contribute import AUTHORITY
 from veilmap.cli.options import option
-from veilmap.cli.output import console, writable_file, writable_folder
+from veilmap.cli.output import console, working, writable_file, writable_folder
 from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def invite(
         files.write_text(
             "".join(f"{task.leader}/take-part#{code}\n" for code in codes), out, secret=True
         )
-        store.invite(codes)
+        with working("making invitations …"):
+            store.invite(codes)
     except StorageError as error:
         out.unlink()
         raise ConfigurationError(f"no invitation was made: {error}", "database") from None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilmap.cli.options import DATA, TEST, argument, counted, listed, option
-from veilmap.cli.output import console, folder_names, writable_folder
+from veilmap.cli.output import console, folder_names, working, writable_folder
 from veilmap.errors import ConfigurationError
 from veilmap.federation.study import STUDY, StudyFolder, unpublished
 
@@ -103,7 +103,7 @@ def _audit_run(
 
     _say_study(run)
     truth, unseen = run.crowd
-    with console.status(f"attacking {run.path} …"):
+    with working(f"attacking {run.path} …"):
         found = audit.audit_run(
             run.run, truth, attacks=attacks, battery=not attacks, rounds=rounds, users=users,
             test=unseen,
@@ -149,7 +149,7 @@ class _Summed:
         from veilmap.reports import audits
 
         _say_truth(self.path, STUDY)
-        with console.status(f"attacking {self.path} …"):
+        with working(f"attacking {self.path} …"):
             found = audit_survey(self.opened, self.radio_map, self.data, users=users)
         shown = tables.survey_audit_tables(found, self.path)
         console.print(*shown, *audits.verdict(found), sep="\n")

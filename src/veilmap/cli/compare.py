@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from veilmap.cli.options import argument, counted, listed, option
-from veilmap.cli.output import console, progress_bar, writable_file
+from veilmap.cli.output import console, progress_bar, working, writable_file
 from veilmap.data.measurements import Measurements
 
 
@@ -40,8 +40,9 @@ def compare(
     from veilmap.cli import tables
     from veilmap.scenes import buildings as public
 
-    links = comparing.without_patterns(Measurements.load(data))
-    grid = comparing.covering_grid(links, cell_size)
+    with working(f"reading {data} …"):
+        links = comparing.without_patterns(Measurements.load(data))
+        grid = comparing.covering_grid(links, cell_size)
     heights = None if buildings is None else public.heights(buildings, grid)
     whose = cast("Any", tuple(listed(calibrate)))
     settings = comparing.ComparisonSettings(

@@ -10,7 +10,7 @@ import typer
 
 from veilmap import collection
 from veilmap.cli.options import argument, option, pairs
-from veilmap.cli.output import console, writable_file
+from veilmap.cli.output import console, working, writable_file
 from veilmap.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ def _take_part(
         if not typer.confirm("Send it?"):
             console.print("Nothing was sent.")
             return
-    with console.status("getting what admits the report …"):
+    with working("getting what admits the report …"):
         sending.admit(aggregators, invitation)
-    with console.status("sending …"):
+    with working("sending …"):
         sending.send(vector, aggregators, lambda role: None)
     console.print(
         f"Both aggregators have taken it. The receipt is {receipt}: after the survey, --check says"

@@ -14,6 +14,7 @@ from veilmap.cli.output import (
     console,
     progress_bar,
     sentence,
+    working,
     writable_file,
     writable_folder,
     write_json,
@@ -103,8 +104,9 @@ def check(
     if picture is not None:
         _check_ending("--picture", picture, _PICTURES)
     writable_file(picture, json_out)
-    found = ingest.read(file, replace(reading, on_bad="drop"))
-    result = ingest.check(found)
+    with working(f"reading {file} …"):
+        found = ingest.read(file, replace(reading, on_bad="drop"))
+        result = ingest.check(found)
     console.print(tables.check_table(result))
     console.print(tables.coverage_table(result))
     unexpected = sum(one.count for one in result.left_out if not one.expected)
@@ -134,9 +136,10 @@ def convert(
     if out.absolute() == file.absolute():
         raise ConfigurationError(f"{out} is the table itself; name another file to write")
     writable_file(out)
-    found = ingest.read(file, reading)
-    data = found.measurements
-    data.save(out)
+    with working(f"reading {file} …"):
+        found = ingest.read(file, reading)
+        data = found.measurements
+        data.save(out)
     for note in found.notes:
         console.print(sentence(note))
     for one in found.left_out:
@@ -217,8 +220,9 @@ def split(
     if any(folder.glob("*.parquet")):
         raise ConfigurationError(f"{folder} holds measurements already; name another folder")
     writable_folder(folder)
-    data = Measurements.load(file)
-    parts = list(save_parts(parts_of(data, per_file), folder))
+    with working(f"dividing {file} …"):
+        data = Measurements.load(file)
+        parts = list(save_parts(parts_of(data, per_file), folder))
     console.print(f"Wrote {len(data.users):,} users in {len(parts):,} files to {folder}/")
 
 

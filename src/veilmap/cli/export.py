@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from veilmap import layers
 from veilmap.cli.options import DATA, argument, numbers, option
-from veilmap.cli.output import console, progress_bar, sentence, writable_folder
+from veilmap.cli.output import console, progress_bar, sentence, working, writable_folder
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.export import Written, check, endings, write
@@ -97,11 +97,14 @@ def export(
             maps = _replicas(subject, bootstrap or 10, replicas, seed)
             made = [layers.spread(maps, xyz, altitude, station=known)]
     else:
-        made = _predicted(subject, layer, stations, altitude)
+        with working(f"computing {layer} …"):
+            made = _predicted(subject, layer, stations, altitude)
     if layer in _PRIVATE and subject.run and subject.run.study:
         made = [replace(one, long_name=f"{subject.run.study}: {one.long_name}") for one in made]
     for one, path in zip(made, (out, out.with_stem(f"{out.stem}-gain")), strict=False):
-        _report(one, write(one, path, levels=chosen, points=points), subject.knows_deviations)
+        with working(f"writing {path} …"):
+            written = write(one, path, levels=chosen, points=points)
+        _report(one, written, subject.knows_deviations)
 
 
 def _check_options(layer: str, given: set[str]) -> None:

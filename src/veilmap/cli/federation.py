@@ -14,7 +14,7 @@ from veilmap.cli.options import (
     option,
     with_mechanism_options,
 )
-from veilmap.cli.output import console, writable_folder
+from veilmap.cli.output import console, working, writable_file, writable_folder, write_json
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import Participation
@@ -24,12 +24,12 @@ from veilmap.runs.source import Source
 
 if TYPE_CHECKING:
     from veilmap.flower.deploy.layout import Federation
-    from veilmap.flower.deploy.processes import Process
 
 app = typer.Typer(
     help="Run a federation of real nodes on Flower: keys, files, processes.", no_args_is_help=True
 )
 
+_SOME_DOWN = 1  # the exit code of status; 2 is a mistake in the command
 _FOLDER = argument("The federation's folder.")
 
 
@@ -42,7 +42,7 @@ def init(
     nodes: int = option(3, "How many nodes to make keys for.", min=1),
     data: Path | None = option(None, "Measurements to distribute; default: a synthetic city's."),
     host: str = option("127.0.0.1", "Where the server listens for nodes."),
-    port: int = option(0, "Its port, and more after it; 0 takes free ones.", min=0),
+    port: int = option(0, "Its port, and the one after it; 0 takes free ones.", min=0),
     mechanism: str = option("aligned", f"What nodes do to gradients: {', '.join(MECHANISMS)}."),
     protection: Any = None,
     server_sees: str | None = SERVER_SEES,
@@ -64,21 +64,23 @@ def init(
     wanted = cast("ServerSees | None", server_sees)
     settled_mechanism, sees = settled(chosen, wanted, Participation(), nodes, rounds)
     writable_folder(folder)
-    crowd, _, grid = Source(data, None, 0, nodes, cell_size).load()
-    links = crowd if isinstance(crowd, Measurements) else crowd.load()
-    made = layout.init(
-        folder,
-        nodes=nodes,
-        host=host,
-        port=port,
-        data=links,
-        grid=grid,
-        mechanism=settled_mechanism,
-        server_sees=sees,
-        rounds=rounds,
-        days=days,
-        seed=seed,
-    )
+    with working("reading measurements …") as change:
+        crowd, _, grid = Source(data, None, 0, nodes, cell_size).load()
+        links = crowd if isinstance(crowd, Measurements) else crowd.load()
+        made = layout.init(
+            folder,
+            nodes=nodes,
+            host=host,
+            port=port,
+            data=links,
+            grid=grid,
+            mechanism=settled_mechanism,
+            server_sees=sees,
+            rounds=rounds,
+            days=days,
+            seed=seed,
+            on_node=lambda done: change(f"writing files of nodes: {done} of {nodes} …"),
+        )
     console.print(
         f"Wrote a federation of {nodes} nodes to {folder}/; its server will listen on"
         f" {made.address}.\nKeep the folder private: it holds keys and the operator's token;"
@@ -133,11 +135,12 @@ def renew(folder: Path = _FOLDER, days: int = option(365, "How long it is valid.
 def up(folder: Path = _FOLDER) -> None:
     """Start the server and all nodes on this host, for a trial."""
     federation = _opened(folder)
+    from veilmap.cli import tables
     from veilmap.flower.deploy import processes
 
-    with console.status("starting …"):
-        started = processes.up(federation)
-    _show(started)
+    with working("starting …") as change:
+        started = processes.up(federation, lambda step: change(f"{step} …"))
+    console.print(tables.process_table(started))
 
 
 @app.command(epilog="Example: `veilmap federation run fed`")
@@ -163,23 +166,33 @@ def run(folder: Path = _FOLDER) -> None:
 
 
 @app.command(epilog="Example: `veilmap federation status fed`")
-def status(folder: Path = _FOLDER) -> None:
-    """Show which processes run, and where their logs are."""
+def status(
+    folder: Path = _FOLDER,
+    json_out: Path | None = option(None, "Also write it to this file.", "--json"),
+) -> None:
+    """Show which processes run, and where their logs are; exit with 1 unless all of them run."""
     federation = _opened(folder)
+    from veilmap.cli import tables
     from veilmap.flower.deploy import processes
 
-    _show(processes.status(federation))
+    writable_file(json_out)
+    found = processes.status(federation)
+    console.print(tables.process_table(found))
+    write_json(processes.as_dict(found), json_out)
+    if not all(process.running for process in found):
+        raise typer.Exit(_SOME_DOWN)
 
 
 @app.command(epilog="Example: `veilmap federation down fed`")
 def down(folder: Path = _FOLDER) -> None:
     """Stop all processes that this folder started."""
     federation = _opened(folder)
+    from veilmap.cli import tables
     from veilmap.flower.deploy import processes
 
-    with console.status("stopping …"):
+    with working("stopping …"):
         left = processes.down(federation)
-    _show(left)
+    console.print(tables.process_table(left))
 
 
 def _opened(folder: Path) -> "Federation":
@@ -188,9 +201,3 @@ def _opened(folder: Path) -> "Federation":
     from veilmap.flower.deploy.layout import Federation
 
     return Federation.load(folder)
-
-
-def _show(processes: "list[Process]") -> None:
-    from veilmap.cli import tables
-
-    console.print(tables.process_table(processes))

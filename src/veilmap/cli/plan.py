@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilmap.cli.options import area_of, declared, option
-from veilmap.cli.output import console, sentence, writable_file, write_json
+from veilmap.cli.output import console, sentence, working, writable_file, write_json
 from veilmap.cli.survey import known_stations
 from veilmap.privacy.mechanisms import AggregateGaussian
 
@@ -36,18 +36,19 @@ def plan(
     from veilmap.compare.ways import ways
 
     writable_file(json_out)
-    found = ways(
-        users,
-        epsilon,
-        delta,
-        area=None if area is None else area_of(area),
-        stations=int(stations) if stations.isdigit() else known_stations(Path(stations)),
-        cells=cells,
-        links=links,
-        within=within,
-        contribute=contribute,
-        dropout=allow_missing,
-    )
+    with working("planning both ways …"):
+        found = ways(
+            users,
+            epsilon,
+            delta,
+            area=None if area is None else area_of(area),
+            stations=int(stations) if stations.isdigit() else known_stations(Path(stations)),
+            cells=cells,
+            links=links,
+            within=within,
+            contribute=contribute,
+            dropout=allow_missing,
+        )
     described = found.as_dict()
     console.print(tables.plan_table(described))
     console.print(tables.trust_table(described))

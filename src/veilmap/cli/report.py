@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from veilmap.cli.options import DATA, TEST, argument, option
-from veilmap.cli.output import console, folder_names, writable_file
+from veilmap.cli.output import console, folder_names, working, writable_file
 from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -47,11 +45,9 @@ def report(
         for folder, name in zip(runs, folder_names(runs), strict=True)
     }
     path = _file([*opened.values()], out, study)
-    with console.status("reading …") as status:
-        pages.write_page(
-            opened, path, user=user, on_step=lambda step: status.update(escape(f"{step} …"))
-        )
-    console.print(escape(f"Wrote {path}"))
+    with working("reading …") as change:
+        pages.write_page(opened, path, user=user, on_step=lambda step: change(f"{step} …"))
+    console.print(f"Wrote {path}")
 
 
 def _file(opened: "Sequence[OpenResult]", out: Path | None, study: bool) -> Path:

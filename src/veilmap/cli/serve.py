@@ -1,5 +1,7 @@
 """`veilmap serve`."""
 
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,11 +9,12 @@ from typing import Any
 import typer
 
 from veilmap._util.files import existing
+from veilmap._util.sockets import on_loopback
 from veilmap.cli.options import argument, option
 from veilmap.cli.output import console, writable_folder
 from veilmap.errors import ConfigurationError
 
-_SHORTEST_TOKEN = 16
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,}")
 
 
 def serve(
@@ -22,8 +25,10 @@ def serve(
     ),
     host: str = option("127.0.0.1", "Address to listen on; beyond loopback a token is required."),
     port: int | None = option(None, "Port; 8765 or a free one by default.", min=0, max=65535),
-    token: str | None = option(
-        None, "Access token; generated if required.", envvar="VEILMAP_TOKEN"
+    token_file: Path | None = option(
+        None,
+        "File of the access token, readable by its owner alone; default: the environment's"
+        " VEILMAP_TOKEN, or one that is generated if required.",
     ),
     new_runs: Path = option(Path("veilmap-runs"), "Folder for runs that are started on the page."),
     buildings: Path | None = option(None, "Footprints to draw the maps on: .geojson or .gpkg."),
@@ -43,11 +48,35 @@ def serve(
     _check_places(runs or ())
     if buildings is not None:
         existing(buildings)
-    if token is not None and len(token) < _SHORTEST_TOKEN:
-        raise ConfigurationError(f"token must have at least {_SHORTEST_TOKEN} letters", "token")
+    token = _token(token_file)
+    if open_page and (token or not on_loopback(host)):
+        raise ConfigurationError(
+            "--open would show the access token to every user of this host, in the browser's"
+            " command line: leave it out and open the address that is printed"
+        )
     writable_folder(new_runs)
     settings = {"new_runs": new_runs, "buildings": buildings, "study": study}
     show(runs or [], host, port, token, open_page=open_page, **settings)
+
+
+def _token(file: Path | None) -> str | None:
+    """The access token of a file or of the environment, if there is one.
+
+    Not of the command line: every user of this host sees that in the list of processes.
+    """
+    if file is None:
+        source, token = "VEILMAP_TOKEN", os.environ.get("VEILMAP_TOKEN")
+    else:
+        if existing(file).stat().st_mode & 0o077:
+            raise ConfigurationError(f"others may read {file}: chmod 600 {file}", "token_file")
+        source, token = str(file), file.read_text(encoding="utf-8", errors="replace").strip()
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise ConfigurationError(
+            f"the token of {source} must be 16 or more letters, digits, - and _: it is part of an"
+            " address",
+            "token_file",
+        )
+    return token
 
 
 def _check_places(places: Sequence[Path]) -> None:

@@ -11,7 +11,14 @@ import typer
 from veilmap import collection
 from veilmap.cli.contribute import AUTHORITY
 from veilmap.cli.options import area_of, option
-from veilmap.cli.output import console, progress_bar, sentence, writable_file, writable_folder
+from veilmap.cli.output import (
+    console,
+    progress_bar,
+    sentence,
+    working,
+    writable_file,
+    writable_folder,
+)
 from veilmap.errors import ConfigurationError
 from veilmap.surveys.surroundings import USUAL, Surroundings
 
@@ -83,18 +90,19 @@ def design(
     known = known_stations(stations, crs)
     if level is not None:
         known = tuple(replace(one, level_db=level) for one in known)
-    survey = Survey.design(
-        corners,
-        known,
-        participants=participants,
-        epsilon=epsilon,
-        delta=delta,
-        surroundings=surroundings,
-        spacing=spacing,
-        crs=crs,
-        id=name,
-        aggregators=aggregators,
-    )
+    with working("choosing the points …"):
+        survey = Survey.design(
+            corners,
+            known,
+            participants=participants,
+            epsilon=epsilon,
+            delta=delta,
+            surroundings=surroundings,
+            spacing=spacing,
+            crs=crs,
+            id=name,
+            aggregators=aggregators,
+        )
     survey.save(out)
     _show(survey, surroundings)
     console.print(f"Wrote {out}")
@@ -133,7 +141,8 @@ def run(
         )
     public = _public(planned, buildings)
     opening = partial(folder.begin, after=earlier)
-    result = surveyed(links, planned, seed, buildings=public, before_opening=opening)
+    with working("adding everybody up and making the map …"):
+        result = surveyed(links, planned, seed, buildings=public, before_opening=opening)
     folder.save(result.opened, result.radio_map)
     _show_result(folder)
 
@@ -268,7 +277,8 @@ def open_(
 
     found = SurveyFolder(folder)
     if survey is None and leader is None and helper is None:
-        radio_map_of(found.opened(), _public(found.survey, buildings)).save(found.map_file)
+        with working("making the map …"):
+            radio_map_of(found.opened(), _public(found.survey, buildings)).save(found.map_file)
         _show_result(found)
         return
     collection.require()
@@ -283,10 +293,10 @@ def open_(
     with connected(authority) as client:
         collector = Collector(_aggregators(client, survey, leader, helper), SigningKey.load(key))
         public = _public(collector.task.survey, buildings)
-        with console.status("closing the survey …") as line:
+        with working("closing the survey …") as change:
             open_into(
                 found, collector, early=early, after=earlier, buildings=public,
-                waiting=lambda added: line.update(f"adding reports: {added:,} so far …"),
+                waiting=lambda added: change(f"adding reports: {added:,} so far …"),
             )  # fmt: skip
     _show_result(found)
 

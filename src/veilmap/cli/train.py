@@ -20,7 +20,7 @@ from veilmap.cli.options import (
     option,
     with_mechanism_options,
 )
-from veilmap.cli.output import console, progress_bar, sentence, writable_folder
+from veilmap.cli.output import console, progress_bar, sentence, working, writable_folder
 from veilmap.data.folders import Crowd, without_antennas
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
@@ -232,7 +232,7 @@ def _model(
     if degrees != _DEGREES or residual is not None:
         raise ConfigurationError("--choose-on chooses --degrees and --residual: leave them out")
     own = Measurements.load(choose_on)
-    with console.status(f"choosing a model on {choose_on} …"):
+    with working(f"choosing a model on {choose_on} …"):
         trial = chosen_on(
             own, grid, calibrate=calibrate, buildings=heights, residuals=None if fields else (None,)
         )

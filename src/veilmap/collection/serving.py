@@ -1,9 +1,7 @@
 """An aggregator as a process: where it listens, what it logs, how it ends."""
 
-import asyncio
 import json
 import logging
-import resource
 import signal
 import ssl
 import sys
@@ -15,9 +13,9 @@ from typing import Any
 
 import httpx
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from veilmap._util import files
+from veilmap._util.serving import limits
 from veilmap._util.sockets import listening
 from veilmap.collection.admission import Invitations, Issuer
 from veilmap.collection.aggregator import Aggregator, Helper, Leader
@@ -29,11 +27,6 @@ from veilmap.collection.store import Store
 from veilmap.collection.task import Task
 from veilmap.errors import ConfigurationError
 
-HEAD_SECONDS = 10.0  # until a request's headers must be there
-READ_SECONDS = 20.0  # until a client must have read some of its answer
-_HEAD_BYTES = 16_384
-_CONNECTIONS = 2000
-_OTHER_FILES = 64  # database, sockets, logs
 _STOP_SECONDS = 10
 
 
@@ -74,12 +67,9 @@ def serve(
         on_ready(f"{scheme}://{host}:{listener.getsockname()[1]}")
         with _logged(), connected(authority) as client:
             config = uvicorn.Config(
-                create_app(service_of(aggregator, folder, client)), http=ImpatientProtocol,
-                log_config=None, access_log=False, server_header=False, lifespan="on", ws="none",
-                proxy_headers=False, limit_concurrency=_most_connections(),
+                create_app(service_of(aggregator, folder, client)), log_config=None, lifespan="on",
                 timeout_keep_alive=15, timeout_graceful_shutdown=_STOP_SECONDS, backlog=1024,
-                h11_max_incomplete_event_size=_HEAD_BYTES,
-                ssl_certfile=certificate, ssl_keyfile=key,
+                ssl_certfile=certificate, ssl_keyfile=key, **limits(),
             )  # fmt: skip
             event("started", role=aggregator.role, task=task.digest)
             with _ended_by_signals():
@@ -107,70 +97,6 @@ def service_of(aggregator: Aggregator, folder: AggregatorFolder, client: httpx.C
     """The service of an aggregator; the leader's reaches the helper by ``client``."""
     peer = HttpPeer(aggregator, client) if isinstance(aggregator, Leader) else None
     return Service(aggregator, Metrics(), folder.metrics_token, peer)
-
-
-class ImpatientProtocol(H11Protocol):
-    """Uvicorn's, which ends connections whose requests do not get on, or whose answers do not.
-
-    By h11, which bounds what headers may take; uvicorn's faster protocol does not.
-    """
-
-    _timer: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Wait for a request, not for ever."""
-        super().connection_made(transport)
-        self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        """Go on waiting unless the headers are complete."""
-        if self._timer is None and self._between_requests():
-            self._wait()
-        super().data_received(data)
-        if not self._between_requests():
-            self._stop_waiting()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing more to wait for."""
-        self._stop_waiting()
-        self.resume_writing()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """The client has not read what was sent so far."""
-        super().pause_writing()
-        self._unread = asyncio.get_running_loop().call_later(READ_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """It has read some."""
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
-        super().resume_writing()
-
-    def shutdown(self) -> None:
-        """End idle connections at once: peers that are not reading would not say goodbye."""
-        if self._between_requests():
-            self.transport.abort()
-        else:
-            super().shutdown()
-
-    def _between_requests(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def _wait(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._end)
-
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _end(self) -> None:
-        self._timer = None
-        if self._between_requests() and self.transport is not None:
-            self.transport.abort()
 
 
 @contextmanager
@@ -231,13 +157,3 @@ def _tls(certificate: Path | None, key: Path | None) -> bool:
             f"{certificate} and {key} cannot be used for TLS: {error}", "certificate"
         ) from None
     return True
-
-
-def _most_connections() -> int:
-    """As many as the system lets this process have open, up to a bound."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _CONNECTIONS + _OTHER_FILES
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < allowed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    return allowed - _OTHER_FILES

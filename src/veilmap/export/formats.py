@@ -155,7 +155,10 @@ def values_at_points(layer: Layer, path: Path, points: Path) -> Written:
         columns["z"] = np.full(len(values), layer.altitude)
     unit = "" if layer.unit == "1" else f"_{layer.unit.lower()}"
     columns[f"{layer.name}{unit}"] = values
-    with files.replacing(path) as temporary, temporary.open("w", newline="") as file:
+    with (
+        files.replacing(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(

@@ -54,7 +54,10 @@ def published(row: HistoryRow, seed: int | None) -> HistoryRow:
 
 def save(rows: Iterable[HistoryRow], path: Path) -> None:
     """Write the rows as CSV."""
-    with files.replacing(path) as temporary, temporary.open("w", newline="") as file:
+    with (
+        files.replacing(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.DictWriter(file, [field.name for field in fields(HistoryRow)])
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
@@ -63,7 +66,7 @@ def save(rows: Iterable[HistoryRow], path: Path) -> None:
 def load(path: Path) -> list[HistoryRow]:
     """Read what `save` wrote."""
     try:
-        with files.existing(path).open(newline="") as file:
+        with files.existing(path).open(newline="", encoding="utf-8") as file:
             return [
                 HistoryRow(**{f.name: f.type(row[f.name]) for f in fields(HistoryRow)})  # type: ignore[operator]
                 for row in csv.DictReader(file)

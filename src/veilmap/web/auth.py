@@ -1,10 +1,11 @@
 """Who may ask, and what every answer carries.
 
-Runs say where people were. On loopback any program of this host may ask, but no other page of
-the browser may: its requests carry a foreign Host or lack our header. Beyond loopback a token
-is needed, always.
+Runs say where people were. On loopback any program of this user may ask, but no other page of
+the browser may: its requests carry a foreign Host or lack our header. Other users of this host
+are not even heard (`_util.serving.OwnUserProtocol`). Beyond loopback a token is needed, always.
 """
 
+import asyncio
 import hmac
 import logging
 import re
@@ -14,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from veilmap._util import serving
 from veilmap.web import files
 
 COOKIE = "veilmap"
@@ -51,8 +53,11 @@ class Guard:
             await send(message)
 
         try:
-            answer = self._own_answer(Request(scope)) or self._app
-            await answer(scope, receive, send_guarded)
+            request = Request(scope)
+            answer = self._own_answer(request)
+            if answer is None and request.method not in _READS:
+                receive, answer = await _with_body(receive)
+            await (answer or self._app)(scope, receive, send_guarded)
         except Exception as fault:
             if started:
                 raise  # nothing but the end of the connection can tell
@@ -98,6 +103,18 @@ class Guard:
     def _is_token(self, text: str) -> bool:
         assert self._token is not None
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._token.encode())
+
+
+async def _with_body(receive: Receive) -> tuple[Receive, Response | None]:
+    """What gives the request's body, which is here by now, or the refusal if it did not come."""
+    try:
+        async with asyncio.timeout(serving.BODY_SECONDS):
+            replay = await serving.whole_body(receive, MOST_BYTES)
+    except TimeoutError:
+        return receive, _refusal(408, "the body did not come in time")
+    if replay is None:
+        return receive, _refusal(413, f"the body is larger than {MOST_BYTES} bytes")
+    return replay, None
 
 
 def _refusal(status: int, line: str) -> JSONResponse:

@@ -1,7 +1,5 @@
 """The server: where it listens, who may come, and how it ends."""
 
-import ipaddress
-import re
 import secrets
 import signal
 import socket
@@ -12,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilmap._util.extras import require
-from veilmap._util.sockets import listening
+from veilmap._util.sockets import listening, on_loopback
 from veilmap.auditing.exposure import Knobs
-from veilmap.errors import ConfigurationError
 from veilmap.runs.command import NewTraining
 from veilmap.runs.source import Source
 
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
     from veilmap.web.jobs import Jobs
 
 DEFAULT_PORT = 8765
-
-_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def serve(
@@ -46,24 +41,20 @@ def serve(
     require_server()
     import uvicorn
 
+    from veilmap._util.serving import limits
     from veilmap.web.app import create_app
     from veilmap.web.jobs import Jobs
     from veilmap.web.library import Library
     from veilmap.web.service import Service
 
-    if token is not None and not _TOKEN.fullmatch(token):
-        raise ConfigurationError(
-            "token must consist of letters, digits, - and _: it is part of an address", "token"
-        )
-    token = token or (None if _on_loopback(host) else secrets.token_urlsafe(24))
+    token = token or (None if on_loopback(host) else secrets.token_urlsafe(24))
     ports = [DEFAULT_PORT, 0] if port is None else [port]
     with listening(host, ports) as listener, tempfile.TemporaryDirectory(prefix="veilmap-") as name:
         work = Path(name)
         service = Service(Library(places, new_runs, work, buildings, study=study), Jobs(work))
         config = uvicorn.Config(
-            create_app(service, token), log_level="warning", access_log=False, server_header=False,
-            limit_concurrency=256, timeout_keep_alive=30, timeout_graceful_shutdown=2,
-            lifespan="on", proxy_headers=False, ws="none",
+            create_app(service, token), log_level="warning", lifespan="on", timeout_keep_alive=30,
+            timeout_graceful_shutdown=2, backlog=1024, **limits(own_user=token is None),
         )  # fmt: skip
         with _ended_by_signals(service.jobs):
             if not service.library.runs():
@@ -96,14 +87,6 @@ def _demo() -> NewTraining:
         "aligned", {"noise_budget": Knobs.noise_budget, "tradeoff": Knobs.tradeoff},
         rounds=200, seed=0,
     )  # fmt: skip
-
-
-def _on_loopback(host: str) -> bool:
-    """Whether only this host can reach what listens there."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _url(host: str, port: int, token: str | None) -> str:

@@ -6,6 +6,7 @@ import socket
 import ssl
 import stat
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("flwr", reason="the Flower engine is an optional extra")
 
 from cryptography import x509
+from flwr.common.config import parse_config_args
 from flwr.common.constant import ErrorCode
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from flwr.superlink.routers.control.middlewares import CONTROL_AUTH_ROUTE_KEYS
@@ -20,9 +22,12 @@ from flwr.superlink.routers.control.middlewares import CONTROL_AUTH_ROUTE_KEYS
 import veilmap as vm
 from deployments import command, flwr, listed, log_of, logs, running, veilmap
 from deployments import made as new
+from refusals import refused
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.flower.deploy import layout, processes, templates
 from veilmap.flower.deploy.layout import Federation
 from veilmap.flower.deploy.superlink import NODE_CALLS
+from veilmap.flower.deploy.supernode import private_socket
 from veilmap.flower.secagg import account, enrolment
 
 
@@ -103,6 +108,43 @@ def test_nothing_phones_home_and_security_is_on(made):
     assert (made.folder / "systemd" / "veilmap-node-3.service").exists()
 
 
+def test_a_node_reads_its_configuration_where_it_is_edited(made):
+    settings = made.settings("node-2")
+    script = (made.folder / "start" / "node-2.sh").read_text()
+    assert f"--node-config {settings}" in script
+    assert "noise-budget" not in script
+    edited = settings.read_text().replace("noise-budget = 10.0", "noise-budget = 77.0")
+    settings.write_text(edited)
+    read = parse_config_args([str(settings)])  # as Flower does
+    assert (read["noise-budget"], read["mechanism"]) == (77.0, "aligned")
+    assert str(settings) in made.command("node-2")
+
+
+def test_a_federation_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def full(self, path):
+        raise DataError(f"cannot write {path}: No space left on device")
+
+    scene = vm.Scene.synthetic(2)
+    data = scene.measure(users=2, links_per_user=10, seed=0)
+    (tmp_path / "empty").mkdir()
+    settings = {
+        "nodes": 2, "host": "127.0.0.1", "data": data, "grid": scene.grid, "rounds": 3,
+        "mechanism": vm.NoNoise(), "server_sees": "uploads",
+    }  # fmt: skip
+    with refused(ConfigurationError, "port", parameter="port"):
+        layout.init(tmp_path / "fed", port=65_535, **settings)
+    monkeypatch.setattr(vm.Measurements, "save", full)
+    for name in ("fed", "empty"):
+        with refused(DataError, "No space left"):
+            layout.init(tmp_path / name, port=0, **settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    assert list((tmp_path / "empty").iterdir()) == []
+    monkeypatch.undo()
+    heard = []
+    layout.init(tmp_path / "fed", port=0, **settings, on_node=heard.append)
+    assert heard == [1, 2]
+
+
 def test_measurements_of_ones_own_are_dealt_out(tmp_path):
     scene = vm.Scene.synthetic(2)
     scene.measure(users=5, links_per_user=10, seed=0).save(tmp_path / "links.csv")
@@ -151,9 +193,27 @@ def test_in_a_sum_every_user_has_a_node(tmp_path):
 
 def test_a_federation_that_is_down_says_so(made):
     assert not any(process.running for process in processes.status(made))
+    done = veilmap("federation", "status", made.folder, "--json", made.folder / "status.json")
+    assert done.returncode == 1
+    told = json.loads((made.folder / "status.json").read_text())
+    assert told["running"] is False
+    assert [one["pid"] for one in told["processes"]] == [None] * 5
     done = veilmap("federation", "run", made.folder)
     assert done.returncode == 2
     assert "veilmap federation up" in done.stderr
+
+
+def test_a_port_that_something_else_has_is_named_before_anything_starts(made):
+    with socket.create_server(("127.0.0.1", made.port + 1)):
+        done = veilmap("federation", "up", made.folder)
+    assert done.returncode == 2
+    assert str(made.port + 1) in done.stderr
+    assert not any(process.running for process in processes.status(made))
+
+
+def test_a_nodes_socket_is_its_owners_alone(tmp_path):
+    with private_socket(tmp_path / "socket"):
+        assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o600
 
 
 def test_a_process_that_is_not_ours_is_never_stopped(made):
@@ -196,6 +256,46 @@ def test_a_real_deployment_gives_the_map_of_the_process(deployed):
     seen = done.stdout + log_of(deployed, "superlink") + log_of(deployed, "superexec")
     for secret in (*data.gain_db, *data.user_xyz[:, :2].ravel()):
         assert repr(float(secret)) not in seen
+
+
+@pytest.mark.xdist_group("deployment")
+def test_a_federation_that_is_up_says_so(deployed):
+    steps = []
+    processes.up(deployed, steps.append)  # nothing is left to start
+    assert all(any(node in step for step in steps) for node in deployed.names)
+    done = veilmap("federation", "status", deployed.folder)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.xdist_group("deployment")
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+def test_a_node_listens_on_no_port(deployed):
+    """Every local user could connect to one."""
+    groups = {one.name: one.pid for one in processes.status(deployed)}
+    assert _listening(groups["superlink"])  # this test can see ports
+    for node in deployed.names:
+        assert not _listening(groups[node]), node
+
+
+def _listening(group):
+    """Sockets of a process group that take connections over TCP."""
+    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    listening = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
+    ps = ["ps", "-e", "-o", "pgid=,pid="]
+    found = subprocess.run(ps, capture_output=True, text=True, check=True).stdout
+    own = [pid for pgid, pid in map(str.split, found.splitlines()) if int(pgid) == group]
+    assert own
+    files = [file for pid in own for file in Path(f"/proc/{pid}/fd").iterdir()]
+    return listening & {_target(file) for file in files}
+
+
+def _target(file):
+    """Where a link of /proc leads; nowhere once its file is closed."""
+    try:
+        return str(file.readlink())
+    except OSError:
+        return ""
 
 
 @pytest.mark.xdist_group("deployment")
@@ -252,7 +352,6 @@ def test_a_node_with_a_strangers_key_is_refused(deployed):
     enrolment.write_key(key)
     arguments = deployed.command("node-1")
     arguments[arguments.index("--auth-supernode-private-key") + 1] = str(key)
-    arguments[arguments.index("--port") + 1] = str(layout._free_port(0))
     with command(deployed, "stranger", arguments) as node:
         assert node.wait(timeout=60) != 0
     assert "SuperNode ID:" not in log_of(deployed, "stranger")

@@ -3,16 +3,22 @@
 import json
 import secrets
 import shlex
+import shutil
 import socket
 import sys
-from dataclasses import asdict, dataclass, fields
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from veilmap import __version__
 from veilmap._util import certificates, files
 from veilmap.data.measurements import Measurements
-from veilmap.errors import ConfigurationError
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.federation.transcript import ServerSees
 from veilmap.flower.deploy import templates
 from veilmap.flower.secagg.enrolment import enrol, write_roster
@@ -30,7 +36,7 @@ class Federation:
     """A federation's folder and what it was made with.
 
     The SuperLink listens for nodes on ``host`` and ``port``. The operator's commands reach it on
-    the port after it, and nodes' own processes on those that follow, all on loopback.
+    the port after it, on loopback.
     """
 
     folder: Path
@@ -46,7 +52,7 @@ class Federation:
                 f"{folder} holds no federation; make one with veilmap federation init"
             )
         try:
-            content = json.loads((folder / _FILE).read_text())
+            content = json.loads((folder / _FILE).read_text(encoding="utf-8"))
             return cls(folder.resolve(), content["host"], content["port"], content["nodes"])
         except (KeyError, ValueError, TypeError) as error:
             raise ConfigurationError(
@@ -84,6 +90,10 @@ class Federation:
         """A node's private key."""
         return self.folder / "keys" / node
 
+    def settings(self, node: str) -> Path:
+        """A node's configuration, which it reads when it starts."""
+        return self.folder / "nodes" / f"{node}.toml"
+
     @property
     def roster(self) -> Path:
         """All nodes' public keys, by which they know each other."""
@@ -113,12 +123,10 @@ class Federation:
                 tool("flower-superexec"), "--runtime-api-address", self.control,
                 "--root-certificates", ca, "--superexec-auth-secret-file", str(secret),
             ]  # fmt: skip
-        number = self.names.index(process)
         return [
             *_module("node"), "--superlink", self.address, "--root-certificates", ca,
             "--auth-supernode-private-key", str(self.key(process)),
-            "--port", str(self.port + 2 + number),
-            "--node-config", (self.folder / "nodes" / f"{process}.config").read_text().strip(),
+            "--node-config", str(self.settings(process)),
         ]  # fmt: skip
 
 
@@ -135,10 +143,12 @@ def init(
     rounds: int,
     days: int = 365,
     seed: int | None = None,
+    on_node: Callable[[int], None] = lambda done: None,
 ) -> Federation:
-    """Write all that a federation needs, with TLS and node authentication on.
+    """Write all that a federation needs, with TLS and node authentication on, or nothing.
 
-    The users of ``data`` are dealt out to the nodes' files; replace them by real ones.
+    The users of ``data`` are dealt out to the nodes' files; replace them by real ones. ``on_node``
+    hears how many nodes have theirs.
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigurationError(f"{folder} is not empty; name a new folder for the federation")
@@ -153,66 +163,107 @@ def init(
             f" not {nodes}",
             "nodes",
         )
-    made = Federation(folder.resolve(), host, port or _free_port(nodes), nodes)
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)  # before any key is in it
-    tls = folder / "certificates"
-    certificates.write_authority(tls)
-    certificates.write_server(tls, _names(host), days)
-    _write_secrets(made)
-    public = {node: enrol(made.key(node), made.account(node)) for node in made.names}
-    write_roster(public, made.roster)
+    if port > 65_534:
+        raise ConfigurationError(
+            f"{port} leaves no port after it for the operator's commands: take one below", "port"
+        )
+    made = Federation(folder.resolve(), host, port or _free_port(), nodes)
     common = _settings(mechanism, server_sees) | ({} if seed is None else {"seed": seed})
     if server_sees == "sums":
         common["roster"] = str(made.roster)
-    for number, node in enumerate(made.names):
-        own = data.select([user in users[number::nodes] for user in data.user.tolist()])
-        _write_node(made, node, own, common)
-    (rows, columns), (west, south) = grid.shape, grid.origin
-    run: Settings = {"rounds": rounds, "out": str(made.folder / "run"), "least-users": nodes}
-    run |= {"cell-size": grid.cell_size, "rows": rows, "columns": columns}
-    run |= {"west": west, "south": south, "crs": grid.crs or "", "deadline": 60.0} | common
-    config = templates.flower_config(LINK, made.control, tls.resolve() / "ca.crt")
-    files.write_text(templates.app(run, __version__), folder / "app" / "pyproject.toml")
-    files.write_text(config, folder / "flwr" / "config.toml")
-    _write_start_files(made)
-    about = asdict(made) | {"folder": None, "veilmap": __version__}
-    files.write_json(about, folder / _FILE)  # last: a folder without it is not finished
+    with _replacing(made) as new:
+        certificates.write_authority(new.folder / "certificates")
+        certificates.write_server(new.folder / "certificates", _names(host), days)
+        _write_secrets(new)
+        _write_nodes(new, made, data, common, on_node)
+        _write_app(new, made, grid, {"rounds": rounds} | common)
+        _write_start_files(new, made)
+        about = asdict(made) | {"folder": None, "veilmap": __version__}
+        files.write_json(about, new.folder / _FILE)
     return made
 
 
-def _write_node(made: Federation, node: str, data: Measurements, common: Settings) -> None:
+@contextmanager
+def _replacing(made: Federation) -> Iterator[Federation]:
+    """The federation in a folder beside its own, whose place that takes once it is whole.
+
+    What is written there names the files of ``made``.
+    """
+    made.folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = tempfile.mkdtemp(dir=made.folder.parent, prefix=f".{made.folder.name}-")  # 0700
+    try:
+        yield replace(made, folder=Path(beside))
+        Path(beside).replace(made.folder)
+    except OSError as error:
+        raise DataError(f"cannot write {made.folder}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _write_nodes(
+    new: Federation,
+    made: Federation,
+    data: Measurements,
+    common: Settings,
+    on_node: Callable[[int], None],
+) -> None:
+    """Every node's key, account, measurements and configuration; who they all are."""
+    number_of = {user: number % made.nodes for number, user in enumerate(data.users.tolist())}
+    whose = np.array([number_of[user] for user in data.user.tolist()])
+    public = {}
+    for number, node in enumerate(made.names):
+        public[node] = enrol(new.key(node), new.account(node))
+        _write_node(new, made, node, data.select(whose == number), common)
+        on_node(number + 1)
+    write_roster(public, new.roster)
+
+
+def _write_app(new: Federation, made: Federation, grid: Grid, settings: Settings) -> None:
+    """The run's settings, and where the operator's commands find the server."""
+    (rows, columns), (west, south) = grid.shape, grid.origin
+    run: Settings = {"out": str(made.folder / "run"), "least-users": made.nodes}
+    run |= {"cell-size": grid.cell_size, "rows": rows, "columns": columns}
+    run |= {"west": west, "south": south, "crs": grid.crs or "", "deadline": 60.0} | settings
+    root = made.folder / "certificates" / "ca.crt"
+    config = templates.flower_config(LINK, made.control, root)
+    files.write_text(templates.app(run, __version__), new.folder / "app" / "pyproject.toml")
+    files.write_text(config, new.folder / "flwr" / "config.toml")
+
+
+def _write_node(
+    new: Federation, made: Federation, node: str, data: Measurements, common: Settings
+) -> None:
     """A node's measurements and its configuration."""
-    file = made.folder / "data" / f"{node}.parquet"
-    file.parent.mkdir(exist_ok=True)
-    data.save(file)
-    settings = {"data": str(file)} | common
+    own = Path("data", f"{node}.parquet")
+    (new.folder / "data").mkdir(exist_ok=True)
+    data.save(new.folder / own)
+    settings = {"data": str(made.folder / own)} | common
     if "roster" in common:  # the server sees only sums
         settings |= {"key": str(made.key(node)), "account": str(made.account(node))}
-    config = templates.node_config(settings)
-    files.write_text(config, made.folder / "nodes" / f"{node}.config")
+    files.write_text(templates.node_config(settings), new.settings(node))
 
 
-def _write_secrets(made: Federation) -> None:
+def _write_secrets(new: Federation) -> None:
     """What the SuperExec and the operator's commands show the SuperLink, for their eyes only."""
     token = secrets.token_urlsafe(32)
-    shown = templates.credentials(made.control, token)
+    shown = templates.credentials(new.control, token)
     for name, content in {
         "superexec.secret": secrets.token_urlsafe(32),
         "operator.token": token,
         "flwr/credentials.yaml": json.dumps(shown),  # JSON is YAML
     }.items():
-        files.write_text(content, made.folder / name, secret=True)
+        files.write_text(content, new.folder / name, secret=True)
 
 
-def _write_start_files(made: Federation) -> None:
+def _write_start_files(new: Federation, made: Federation) -> None:
     """A start script and a systemd unit for every process."""
     for process in ("superlink", "superexec", *made.names):
         command = shlex.join(made.command(process))
         script = made.folder / "start" / f"{process}.sh"
-        files.write_text(templates.script(made.environment, command), script)
-        script.chmod(0o755)
-        unit = made.folder / "systemd" / f"veilmap-{process}.service"
+        written = new.folder / "start" / f"{process}.sh"
+        files.write_text(templates.script(made.environment, command), written)
+        written.chmod(0o755)
+        unit = new.folder / "systemd" / f"veilmap-{process}.service"
         files.write_text(templates.unit(process, script), unit)
 
 
@@ -249,19 +300,22 @@ def _module(name: str) -> list[str]:
     return [sys.executable, "-P", "-m", f"veilmap.flower.deploy.{name}"]
 
 
-def _free_port(nodes: int) -> int:
-    """A port such that it, the operator's and the nodes' after it are free now."""
+def _free_port() -> int:
+    """A port such that it and the operator's after it are free now."""
     for _ in range(50):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             first: int = probe.getsockname()[1]
-        if first + nodes + 1 < 65536 and all(_is_free(first + k) for k in range(nodes + 2)):
+        if first < 65_535 and is_free(first) and is_free(first + 1):
             return first
     raise ConfigurationError("no free ports found; name one", "port")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nothing listens on a port of loopback."""
     with socket.socket() as probe:
+        # Connections that have ended are in nobody's way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

@@ -1,21 +1,19 @@
 """A node of a deployment: Flower's SuperNode, and the one client that answers for it.
 
-    python -m veilmap.flower.deploy.node --port PORT …
+    python -m veilmap.flower.deploy.node …
 
-The other arguments are those of ``flower-supernode``. Left to itself, Flower runs whatever app
+The arguments are those of ``flower-supernode``. Left to itself, Flower runs whatever app
 comes with a run. Here the SuperNode only carries messages, and this process answers them with the
 client of the veilmap that is installed on the node. A run's app may name that client and bring
 settings for the run; any other is refused. Nothing of an app is unpacked, installed, imported or
 executed.
 """
 
-import argparse
 import io
-import os
-import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 import zipfile
@@ -35,7 +33,6 @@ from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
-    SuperExecAuthHttpInterceptor,
 )
 from flwr.supercore.protobuf.client import ProtobufClientInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
@@ -45,6 +42,7 @@ from veilmap.errors import ConfigurationError, VeilmapError
 from veilmap.flower.deploy.templates import COMPONENTS
 
 _PAUSE = 0.2  # seconds between looks for a message
+_TIMEOUT = 30.0  # seconds for the SuperNode to answer
 _GRACE = 4.0  # seconds for the SuperNode to end before it is told once more
 
 # What Flower's tools put into an app that brings no code.
@@ -92,19 +90,24 @@ def reply_to(message: Message, context: Context, app: bytes, client: ClientApp) 
         return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
 
+class _LocalClient(RuntimeHttpClient):
+    """Flower's client of a SuperNode's API, by a socket in the file system."""
+
+    def __init__(self, path: Path, *interceptors: ProtobufClientInterceptor) -> None:
+        version = RuntimeVersionHttpInterceptor(component_name="flwr-clientapp")
+        super().__init__("http://supernode", interceptors=[version, *interceptors])
+        self._client.close()
+        # No proxy of the environment comes in between.
+        here = httpx.HTTPTransport(uds=str(path))
+        self._client = httpx.Client(transport=here, timeout=_TIMEOUT, trust_env=False)
+
+
 class Answering:
-    """The client's side of a SuperNode that hands messages out at an address of this host.
+    """The client's side of a SuperNode that hands messages out at a socket of its user's own."""
 
-    They share a secret, so that nobody else on this host takes the node's messages.
-    """
-
-    def __init__(self, address: str, secret: bytes) -> None:
-        self.address = address
-        self._tasks = self._connected(
-            SuperExecAuthHttpInterceptor(
-                master_secret=secret, protected_methods={"/flwr.proto.Runtime/AcquireTask"}
-            )
-        )
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._tasks = _LocalClient(path)
 
     def answer_next(self, client: ClientApp) -> bool:
         """Answer the next message; False where there is none."""
@@ -113,7 +116,7 @@ class Answering:
         found = self._tasks.AcquireTask(AcquireTaskRequest(supported_task_types=kinds))
         if not found.token:
             return False
-        with self._connected(RuntimeTokenHttpInterceptor(found.token)) as task:
+        with _LocalClient(self.path, RuntimeTokenHttpInterceptor(found.token)) as task:
             alive = HeartbeatSender(lambda: _beat(task))
             alive.start()
             try:
@@ -125,13 +128,6 @@ class Answering:
             ended = SubStatus.FAILED if reply.has_error() else SubStatus.COMPLETED
             push_task_output(task, context, ended, "")
         return True
-
-    def _connected(self, interceptor: ProtobufClientInterceptor) -> RuntimeHttpClient:
-        version = RuntimeVersionHttpInterceptor(component_name="flwr-clientapp")
-        both = [version, interceptor]
-        return RuntimeHttpClient.from_server_address(
-            self.address, insecure=True, root_certificates=None, interceptors=both
-        )
 
 
 def _beat(task: RuntimeHttpClient) -> bool:
@@ -145,17 +141,16 @@ def _beat(task: RuntimeHttpClient) -> bool:
 
 def main() -> NoReturn:
     """Start the SuperNode and answer for it until it ends or this process is told to stop."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--port", required=True, type=int)
-    own, flowers = parser.parse_known_args()
     for told in (signal.SIGTERM, signal.SIGINT):
         signal.signal(told, lambda *_: sys.exit(0))
-    secret = secrets.token_bytes(32)
-    supernode = _started(flowers, own.port, secret)
-    try:
-        _answer(supernode, Answering(f"127.0.0.1:{own.port}", secret))
-    finally:
-        _end(supernode)
+    # The folder is its owner's alone, like the socket in it.
+    with tempfile.TemporaryDirectory(prefix="veilmap-node-") as folder:
+        path = Path(folder) / "supernode"
+        supernode = _started(sys.argv[1:], path)
+        try:
+            _answer(supernode, Answering(path))
+        finally:
+            _end(supernode)
     sys.exit(supernode.returncode)
 
 
@@ -172,22 +167,9 @@ def _end(supernode: subprocess.Popen[bytes]) -> None:
             return
 
 
-def _started(arguments: list[str], port: int, secret: bytes) -> subprocess.Popen[bytes]:
-    """The SuperNode; it learns the secret through a pipe that only it can read."""
-    ours, its = os.pipe()
-    os.write(its, secret)
-    os.close(its)
-    try:
-        return subprocess.Popen(
-            [
-                str(Path(sys.executable).with_name("flower-supernode")), *arguments,
-                "--host", "127.0.0.1", "--port", str(port), "--isolation", "process",
-                "--superexec-auth-secret-file", f"/dev/fd/{ours}",
-            ],
-            pass_fds=(ours,),
-        )  # fmt: skip
-    finally:
-        os.close(ours)
+def _started(arguments: list[str], path: Path) -> subprocess.Popen[bytes]:
+    program = [sys.executable, "-P", "-m", "veilmap.flower.deploy.supernode", "--socket", str(path)]
+    return subprocess.Popen([*program, *arguments, "--isolation", "process"])
 
 
 def _answer(supernode: subprocess.Popen[bytes], answering: Answering) -> None:

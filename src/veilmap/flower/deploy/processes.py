@@ -6,13 +6,15 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from veilmap._util import files
 from veilmap.errors import ConfigurationError
-from veilmap.flower.deploy.layout import LINK, Federation, tool
+from veilmap.flower.deploy.layout import LINK, Federation, is_free, tool
 
 _PATIENCE = 60.0  # seconds for a process to come up
 _GRACE = 10.0  # seconds between asking a process to stop and ending it
@@ -42,29 +44,56 @@ class Process:
         return self.pid is not None
 
 
-def up(federation: Federation) -> list[Process]:
-    """Start what does not run yet: SuperLink, SuperExec, nodes; wait until nodes are let in."""
+def up(federation: Federation, on_step: Callable[[str], None] = lambda step: None) -> list[Process]:
+    """Start what does not run yet: SuperLink, SuperExec, nodes; wait until nodes are let in.
+
+    ``on_step`` hears what is being done.
+    """
     known = {process.name: process for process in status(federation)}
     new = [node for node in federation.names if not known[node].running]
     for node in new:
         if not federation.key(node).exists():
             raise ConfigurationError(f"{node} has no key: {federation.key(node)} is missing")
     if not known["superlink"].running:
+        on_step(f"starting the server on {federation.address}")
+        _check_ports(federation)
         _start(federation, "superlink")
     _await_port(federation)
     if not known["superexec"].running:
         _start(federation, "superexec")
-    for node in federation.names:
+    for number, node in enumerate(federation.names, start=1):
+        on_step(f"registering {node} ({number} of {federation.nodes})")
         _register(federation, node)
-    for joining in [_start(federation, node) for node in new]:
-        _await_joined(federation, joining)
+    joining = []
+    for number, node in enumerate(new, start=1):
+        on_step(f"starting {node} ({number} of {len(new)})")
+        joining.append(_start(federation, node))
+    for number, started in enumerate(joining, start=1):
+        on_step(f"waiting until {started.name} is let in ({number} of {len(new)})")
+        _await_joined(federation, started)
     return status(federation)
+
+
+def _check_ports(federation: Federation) -> None:
+    for port in (federation.port, federation.port + 1):
+        if not is_free(port):
+            raise ConfigurationError(
+                f"something else listens on port {port} of this host: end it, or make the"
+                " federation anew with another port",
+                "port",
+            )
 
 
 def status(federation: Federation) -> list[Process]:
     """Every process of the federation."""
     names = ("superlink", "superexec", *federation.names)
     return [Process(name, _running(federation, name), _log(federation, name)) for name in names]
+
+
+def as_dict(processes: Sequence[Process]) -> dict[str, Any]:
+    """The processes, for JSON."""
+    rows = [{"name": one.name, "pid": one.pid, "log": str(one.log)} for one in processes]
+    return {"running": all(one.running for one in processes), "processes": rows}
 
 
 def down(federation: Federation) -> list[Process]:

@@ -27,6 +27,8 @@ from flwr.superlink.auth_plugin import NoOpControlAuthnPlugin
 from flwr.superlink.cli.flower_superlink import SuperLinkLifespan, _parse_superlink_lifespan_config
 from flwr.superlink.main import create_app
 
+from veilmap._util.serving import Receive, limits, whole_body
+
 # What a registered node calls. Flower's fleet API can also register nodes, which is the
 # operator's to do.
 NODE_CALLS = frozenset(
@@ -43,7 +45,6 @@ MOST_BYTES = 64 * 2**20
 MOST_SECONDS = 120.0  # for a call, its body included
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -75,16 +76,11 @@ class Doors:
         """Pass on a call whose body is read here: strangers may send anything."""
         try:
             async with asyncio.timeout(MOST_SECONDS):
-                body = await _body(receive)
+                replay = await whole_body(receive, MOST_BYTES)
         except TimeoutError:
             return await _refuse(send, 408)
-        if body is None:
+        if replay is None:
             return await _refuse(send, 413)
-        waiting = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def replay() -> MutableMapping[str, Any]:
-            return waiting.pop() if waiting else await receive()
-
         return await self.app(scope, replay, send)
 
 
@@ -97,18 +93,6 @@ def _is_node_call(scope: Scope) -> bool:
         and path in NODE_CALLS
         and scope["raw_path"] == path.encode()
     )
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """A request's body; None where it is too large."""
-    body, more = bytearray(), True
-    while more:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message["type"] == "http.request" and message.get("more_body", False)
-        if len(body) > MOST_BYTES:
-            return None
-    return bytes(body)
 
 
 async def _refuse(send: Send, status: int) -> None:
@@ -159,8 +143,7 @@ def main() -> None:
     server = uvicorn.Server(
         uvicorn.Config(
             Doors(app, private), ssl_certfile=config.ssl_certfile, ssl_keyfile=config.ssl_keyfile,
-            log_config=get_uvicorn_log_config(console_handler.level), lifespan="on", ws="none",
-            proxy_headers=False,
+            log_config=get_uvicorn_log_config(console_handler.level), lifespan="on", **limits(),
         )
     )  # fmt: skip
     host, _, port = own.public.rpartition(":")

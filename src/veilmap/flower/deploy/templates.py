@@ -13,7 +13,8 @@ COMPONENTS = {"serverapp": "veilmap.flower.app:server", "clientapp": "veilmap.fl
 
 def node_config(settings: Mapping[str, Any]) -> str:
     """A node's configuration as `flower-supernode --node-config` takes it."""
-    return " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items()) + "\n"
+    about = "# Read when the node starts: start it again after a change.\n"
+    return f"{about}{_table(settings)}\n"
 
 
 def app(settings: Mapping[str, Any], version: str) -> str:
