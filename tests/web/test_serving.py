@@ -433,7 +433,7 @@ def test_a_port_that_is_taken_is_said_in_a_line(capsys, tmp_path):
 def test_what_cannot_be_served_is_said_in_a_line(capsys, tmp_path, arguments, line):
     (tmp_path / "file").write_text("")
     (tmp_path / "file").chmod(0o600)
-    (tmp_path / "open").write_text("a-token-that-is-long-enough")
+    (tmp_path / "open").write_text("short")  # refused for who may read it, before it is read
     (tmp_path / "open").chmod(0o640)
     options = ["--port", "0", "--new-runs", str(tmp_path / "new")]
     code, _, error = command(
