@@ -193,3 +193,17 @@ class SumsMoments(NamedTuple):
     mean: Floats
     noise: Floats
     sampling: Floats
+
+
+class WeightedUploads(NamedTuple):
+    """Of N uploads: weighted values (M, N), and the weights of blocks of cells (blocks, N)."""
+
+    values: NDArray[np.float32]
+    weights: NDArray[np.float32]
+
+
+class Matches(NamedTuple):
+    """Of n places and N uploads: products with both templates (n, 2, N), norms (n, 3, N)."""
+
+    along: NDArray[np.float32]
+    norms: NDArray[np.float32]

@@ -17,6 +17,7 @@ from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import Transcript
 
 _REACH = 0.5  # of a cell of the map: how far starts may be off
+_SHRINK = 0.65  # of a climb's cells from step to step
 _FINE = 0.02  # metres: the size of cells in which places are compared in the end
 
 
@@ -103,7 +104,7 @@ class _Joint:
         side = _REACH * grid.cell_size
         heights = self.by_heights(np.arange(len(options)), options)
         found = self._chosen(options, heights, side)
-        found = climbed(found, side, self.by_heights, self.theta.at)[:, None]
+        found = climbed(found, side, _SHRINK, self.by_heights, self.theta.at)[:, None]
         heights = np.column_stack([self.by_heights(np.arange(len(found)), found), heights])
         options = np.concatenate([found, options], axis=1)
         west, east, south, north = grid.extent

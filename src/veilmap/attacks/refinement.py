@@ -16,8 +16,6 @@ _HOPELESS = 20.0
 _STEPS = 40  # of Weiszfeld's algorithm
 _NEAR = 1e-3  # metres: nothing is divided by a distance of 0
 
-# A climb's cells shrink to this share from step to step, which leaves them overlapping.
-_SHRINK = 0.75
 _FINEST = 0.02  # metres
 # A log-likelihood that differs by less between the parts of a cell has nothing to say of smaller
 # ones.
@@ -91,11 +89,12 @@ def refined(
     return Leaves(np.concatenate(all_xy, axis=1), np.concatenate(everything, axis=1))
 
 
-def climbed(xy: Floats, side: float, *terms: LogLikelihood) -> Floats:
+def climbed(xy: Floats, side: float, shrink: float, *terms: LogLikelihood) -> Floats:
     """From places (N, 2) to the best nearby: to one of four cells around, then smaller ones.
 
-    The log-likelihood is the sum of ``terms``. Of each user those that hardly differ between the
-    cells are not asked again; where none is left the user stays.
+    Cells overlap from step to step, as they ``shrink`` to more than half. The log-likelihood is the
+    sum of ``terms``. Of each user those that hardly differ between the cells are not asked again;
+    where none is left the user stays.
     """
     xy, telling = xy.copy(), np.ones((len(terms), len(xy)), dtype=bool)
     while side > _FINEST and telling.any():
@@ -104,11 +103,13 @@ def climbed(xy: Floats, side: float, *terms: LogLikelihood) -> Floats:
         total = np.zeros((len(xy), 4))
         for term, asked in zip(terms, telling, strict=True):
             own = np.flatnonzero(asked)
+            if len(own) == 0:
+                continue
             found = term(own, parts[own]).reshape(-1, 4)
             total[own] += found
             asked[own] = np.ptp(found, axis=1) > _FLAT
         xy[users] = parts.reshape(-1, 4, 2)[users, total[users].argmax(axis=1)]
-        side *= _SHRINK
+        side *= shrink
     return xy
 
 
