@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import norm
 
 import naive
@@ -30,7 +31,7 @@ from veilmap.attacks import (
 )
 from veilmap.attacks.base import medians
 from veilmap.attacks.candidates import Candidates, block_of_cell, coarser, expected_gradients
-from veilmap.attacks.matched_filter import added
+from veilmap.attacks.matched_filter import added, matches, matches_in_place
 from veilmap.attacks.plane_subtraction import noise_variances
 from veilmap.attacks.sum_location import LeftOver, SumMatchedFilter
 from veilmap.errors import ConfigurationError, DataError
@@ -266,6 +267,23 @@ def test_templates_sum_their_products_over_blocks(city):
     for number, product in enumerate(pairs):
         sums = [np.bincount(block_of, row) for row in product.astype(np.float64)]
         np.testing.assert_allclose(made.products[:, number], sums, rtol=1e-3, atol=1e-12)
+
+
+@given(rich_maps_and_data(), st.integers(1, 5), st.integers(0, 2**32 - 1))
+@settings(max_examples=40)
+def test_matches_in_place_are_those_of_kept_templates(case, users, seed):
+    radio_map, data = case
+    rng, grid = np.random.default_rng(seed), radio_map.grid
+    candidates = Candidates(grid, 1.5, np.ascontiguousarray(data.bs_xyz[:4]), radio_map)
+    vars(candidates)["gains_at_centres"] = rng.normal(-80, 10, (grid.cells, len(data.bs_xyz[:4])))
+    uploads = rng.normal(size=(users, grid.cells)).astype(np.float32)
+    blocks = block_of_cell(grid)
+    weights = rng.uniform(0.5, 2, (users, blocks.max() + 1)).astype(np.float32)
+    found = matches_in_place(uploads, weights, radio_map, candidates)
+    expected = matches(uploads, weights, blocks, candidates.templates(radio_map))
+    # What is left out of a template holds up to 1e-4 of each of the upload's entries.
+    size = np.sum(np.square(uploads) * weights[:, blocks], axis=1, keepdims=True)
+    assert (np.abs(found - expected) < 0.01 * size).all()
 
 
 @given(rich_maps_and_data())

@@ -14,6 +14,7 @@ from refusals import refused
 from strategies import rich_maps_and_data
 from veilmap._kernels import candidates as kernels
 from veilmap._kernels.arguments import Sites
+from veilmap._kernels.links import walk_room
 from veilmap.attacks import GradientInversion, MatchedFilter
 from veilmap.attacks.candidates import Candidates, expected_gradients
 from veilmap.errors import DataError
@@ -33,9 +34,8 @@ def user_at(place, stations, bs, gains=-80.0, device="of no known kind"):
 def in_double_precision(broadcast, place, stations, gains):
     """g = 2/J Σ r_b a_b from the links that the likelihood is made of."""
     model, sites = broadcast.kernel_model, Sites(place[None], stations, gains[None])
-    room = kernels._room(model)
-    links = kernels._links_room(len(stations), len(room[0].cells))
-    kernels._list_links(0, sites, model, room, links)
+    links = kernels._links_room(len(stations), len(walk_room(model.frame).cells))
+    kernels._list_links(0, sites, model, links)
     first, cells, shares, residuals = links
     used = first[-1]
     each = 2 / len(stations) * np.repeat(residuals, np.diff(first)) * shares[:used]

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import naive
 import veilmap as vm
 from commands import run as command
 from refusals import refused
@@ -12,7 +15,7 @@ from veilmap.attacks import GradientInversion, JointInversion, MatchedFilter, Th
 from veilmap.attacks.candidates import Candidates
 from veilmap.attacks.refinement import Leaves, refined
 from veilmap.attacks.theta_likelihood import ThetaLikelihood
-from veilmap.attacks.theta_moments import ExpectedResiduals
+from veilmap.attacks.theta_moments import Design, ExpectedResiduals, ExpectedSums
 from veilmap.auditing.audit import battery
 from veilmap.errors import ConfigurationError
 from veilmap.federation import Broadcast, Model, Participation, Run, SeenRound
@@ -89,6 +92,29 @@ def test_moments_are_those_of_users_who_heard_any_stations(links):
     # Sample covariances of normal numbers scatter by √((C_ii C_jj + C_ij²)/n).
     scatter = np.sqrt((np.outer(variance, variance) + covariance**2) / users)
     assert (np.abs(np.cov(sent.T) - covariance) < 6 * scatter + 1e-12).all()
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=2, max_size=4), st.integers(1, 3), st.integers(1, 3),
+    st.integers(1, 9), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_moments_of_grids_are_what_sums_over_stations_say(
+    shape, rounds, parameters, stations, seed
+):
+    rng = np.random.default_rng(seed)
+    by_theta = rng.normal(size=(*shape, rounds, parameters, stations))
+    residuals = rng.normal(0, 5, (*shape, rounds, stations))
+    first = int(rng.integers(shape[-2]))
+    rows = slice(first, int(rng.integers(first, shape[-2])) + 1)
+    places = np.prod(shape)
+    design = Design(
+        by_theta.reshape(places, rounds, parameters, stations),
+        residuals.reshape(places, rounds, stations), tuple(shape), rows,
+    )  # fmt: skip
+    found = ExpectedSums.at(design, SPREAD, stations)
+    expected = naive.sums_moments(by_theta, residuals, rows, SPREAD, (4 / 12) ** 0.5)
+    for one, other in zip((found.mean, found.noise, found.sampling), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_with_offsets_single_residuals_are_what_their_gradients_say(town):

@@ -131,6 +131,26 @@ def log_evidence(radio_map, place, stations, gains, upload, variances, links, cl
     return -0.5 * (quadratic + log_det) + 0.5 * nothing
 
 
+def sums_moments(by_theta, residuals, rows, spread, within):
+    """Mean, noise and sampling of ∂F/∂θ from φ (…, rows, columns, R, P, B) and r (…, R, B)."""
+
+    def kept(values):
+        wanted = values[..., rows, :, :, :, :]
+        return wanted.reshape(-1, wanted.shape[-3] * wanted.shape[-2], wanted.shape[-1])
+
+    x = kept(residuals[..., None, :] * by_theta)
+    vectors = [spread * kept(by_theta)]
+    for axis in (-5, -4):
+        if by_theta.shape[axis] > 1:
+            change, moved = np.gradient(by_theta, axis=axis), np.gradient(residuals, axis=axis + 1)
+            both = moved[..., None, :] * by_theta + residuals[..., None, :] * change
+            vectors += [within * kept(both), within * spread * kept(change)]
+    noise = sum(np.einsum("nkb,njb->nkj", each, each) for each in vectors) / x.shape[2]
+    apart = x - x.mean(axis=2, keepdims=True)
+    sampling = np.einsum("nkb,njb->nkj", apart, apart) / max(x.shape[2] - 1, 1)
+    return -2 * x.mean(axis=2), noise, sampling
+
+
 def moved_into_cap(point, contribution, length, along):
     """Point with its component along a direction replaced."""
     towards = contribution / length

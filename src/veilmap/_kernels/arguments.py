@@ -169,3 +169,41 @@ class Uploads(NamedTuple):
     variances: Floats
     counts: Floats
     clip: float
+
+
+class ExpectedLinks(NamedTuple):
+    """Links of n places to B stations: φ (n, K, B), r (n, R, B) of R rounds, K/R numbers each."""
+
+    by_theta: Floats
+    residuals: Floats
+
+
+class CellsOfGrids(NamedTuple):
+    """Places that are cells (m,), those beside them along two axes (2, m), and 1/cells between."""
+
+    own: Ints
+    before: Ints
+    after: Ints
+    scale: Floats
+
+
+class SumsMoments(NamedTuple):
+    """Mean (m, K), noise (m, K, K) and sampling (m, K, K)."""
+
+    mean: Floats
+    noise: Floats
+    sampling: Floats
+
+
+class WeightedUploads(NamedTuple):
+    """Of N uploads: weighted values (M, N), and the weights of blocks of cells (blocks, N)."""
+
+    values: NDArray[np.float32]
+    weights: NDArray[np.float32]
+
+
+class Matches(NamedTuple):
+    """Of n places and N uploads: products with both templates (n, 2, N), norms (n, 3, N)."""
+
+    along: NDArray[np.float32]
+    norms: NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""What a user at a candidate place would have uploaded, and how well that explains an upload.
+"""How well a candidate place explains an upload.
 
 One user at place p measures the public base stations b. Its gradient is linear in the
 residuals r_b = (measured − predicted gain): g = Σ_b r_b a_b, with
@@ -46,78 +46,49 @@ class Residuals(NamedTuple):
     spread: float
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _link(place, station, model, room):
-    """One link: e becomes a_b but for the factor 2/J; number of cells, predicted gain."""
-    frame, terrain, laws = model
-    walk, shares = room
-    theta, e = laws.theta, walk.e
-    link, log_d = _segment(place, station, frame), _log_distance(place, station)
-    if len(laws.powers):
-        # Laws between are felt where S itself is 0 for every purpose.
-        product, n = _blockage(link, frame, terrain, walk, DEEPEST)
-        predicted, moved = _mixture(product, log_d, laws, shares)
-    else:
-        product, n = _blockage(link, frame, terrain, walk)
-        s = 1.0 / product if product < BLOCKED else 0.0
-        nlos = theta[2] + theta[3] * log_d
-        moved = (theta[0] + theta[1] * log_d - nlos) * s  # ∂γ/∂(log S)
-        predicted = nlos + moved
-    scale = moved * terrain.sharpness
-    if moved == 0.0:
-        n = 0
-    for m in range(n):
-        e[m] = scale * e[m] / (1.0 + e[m])
-    return n, predicted
+# What is called for every link is inlined and stops walks at a constant, and its callers make the
+# room of walks themselves: it takes two thirds of the time that it would otherwise.
 
 
-@njit(nogil=True, cache=True)
-def _room(model):
-    """What one link after the other writes into: a walk, and the laws' shares."""
-    return walk_room(model.frame), shares_room(model.laws)
+@njit(inline="always")
+def between_two(place, station, frame, terrain, theta, walk):
+    """One link under two laws: number of cells, predicted gain, and ∂γ/∂(log S)."""
+    product, n = _blockage(_segment(place, station, frame), frame, terrain, walk, BLOCKED)
+    s = 1.0 / product if product < BLOCKED else 0.0
+    log_d = _log_distance(place, station)
+    nlos = theta[2] + theta[3] * log_d
+    moved = (theta[0] + theta[1] * log_d - nlos) * s
+    return n, nlos + moved, moved
+
+
+@njit(inline="always")
+def among_many(place, station, frame, terrain, laws, walk, shares):
+    """The same under more laws, which are felt where S itself is 0 for every purpose."""
+    product, n = _blockage(_segment(place, station, frame), frame, terrain, walk, DEEPEST)
+    predicted, moved = _mixture(product, _log_distance(place, station), laws, shares)
+    return n, predicted, moved
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def expected_gradients(start, stop, sites, model, block_of, out):
-    """Gradients of users at places who measure the sites' gains, and what 1 dB more would add.
-
-    The products are sums of expected², shifted² and expected · shifted over blocks of cells.
-    """
-    room = _room(model)
-    cells, e = room[0].cells, room[0].e
-    places, stations, gains = sites
-    per_link = 2.0 / len(stations)
-    both = np.zeros((len(block_of), 2), np.float32)  # side by side, so that one cell is one place
-    for i in range(start, stop):
-        for b in range(len(stations)):
-            n, predicted = _link(places[i], stations[b], model, room)
-            residual = gains[i, b] - predicted
-            for m in range(n):
-                share = per_link * e[m]
-                pair = both[cells[m]]
-                pair[0] += residual * share
-                pair[1] += share
-        expected, shifted, products = out.expected[i], out.shifted[i], out.products[i]
-        products[:] = 0.0
-        for m in range(len(both)):
-            first, second = both[m, 0], both[m, 1]
-            expected[m], shifted[m] = first, second
-            if second != 0.0:
-                block = block_of[m]
-                products[0, block] += first * first
-                products[1, block] += second * second
-                products[2, block] += first * second
-                both[m, 0] = both[m, 1] = 0.0
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _list_links(k, sites, model, room, links):
+def _list_links(k, sites, model, links):
     """All a_b of place k end to end in ``links``; residuals as expected."""
     offsets, all_cells, all_shares, residuals = links
-    cells, e = room[0].cells, room[0].e
-    for b in range(len(sites.stations)):
-        n, predicted = _link(sites.places[k], sites.stations[b], model, room)
-        residuals[b] = sites.gains[k, b] - predicted
+    frame, terrain, laws = model
+    walk, shares = walk_room(frame), shares_room(laws)
+    theta, cells, e, between = laws.theta, walk.cells, walk.e, len(laws.powers) > 0
+    places, stations, gains = sites
+    for b in range(len(stations)):
+        if between:
+            n, predicted, moved = among_many(
+                places[k], stations[b], frame, terrain, laws, walk, shares
+            )
+        else:
+            n, predicted, moved = between_two(places[k], stations[b], frame, terrain, theta, walk)
+        scale = moved * terrain.sharpness
+        n = n if scale != 0.0 else 0
+        for m in range(n):
+            e[m] = scale * e[m] / (1.0 + e[m])  # a_b but for the factor 2/J
+        residuals[b] = gains[k, b] - predicted
         first = offsets[b]
         for m in range(n):
             all_cells[first + m] = cells[m]
@@ -241,8 +212,7 @@ def log_evidence(start, stop, sites, users, model, uploads, spread, most_cells, 
     deviation ``spread``. A user who measured only a share f of the stations has each link
     with probability f. Of each place the ``most_cells`` cells that say most are looked at.
     """
-    room = _room(model)
-    stations, longest = len(sites.stations), len(room[0].cells)
+    stations, longest = len(sites.stations), len(walk_room(model.frame).cells)
     size = model.frame.rows * model.frame.columns
     links = _links_room(stations, longest)
     touched, slots = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -253,7 +223,7 @@ def log_evidence(start, stop, sites, users, model, uploads, spread, most_cells, 
         upload, variance = uploads.values[users[k]], uploads.variances[users[k]]
         count = uploads.counts[users[k]]
         taken, per_link = count / stations, 2.0 / count
-        _list_links(k, sites, model, room, links)
+        _list_links(k, sites, model, links)
         expected = Residuals(taken, per_link, spread)
         count_touched, whole = _add_energy(links, expected, cells.energy, cells.touched)
         # What clipping left of the energy.

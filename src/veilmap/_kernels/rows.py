@@ -83,21 +83,3 @@ def products(start, stop, sparse, rows, out):
             for at in range(offsets[k], offsets[k + 1]):
                 total += rows[i, columns[at]] * values[at]
             out[i, k] = total
-
-
-@njit(nogil=True, cache=True)
-def outer_products(start, stop, rows, out):
-    """Σ_b v_b v_bᵀ (n, K, K) of the vectors v (n, B, K) of each place."""
-    for i in range(start, stop):
-        total = out[i]
-        total[:] = 0.0
-        for b in range(rows.shape[1]):
-            vector = rows[i, b]
-            for j in range(len(vector)):
-                factor, row = vector[j], total[j]
-                if factor != 0.0:
-                    for k in range(j, len(vector)):
-                        row[k] += factor * vector[k]
-        for j in range(len(total)):
-            for k in range(j):
-                total[j, k] = total[k, j]

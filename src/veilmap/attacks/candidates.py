@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap._kernels import candidates as kernels
 from veilmap._kernels import rows as row_kernels
+from veilmap._kernels import templates as kernels
 from veilmap._kernels.arguments import Expected, Sites, SparseRows
 from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.threads import even_groups, even_parts, run_parts
@@ -105,17 +105,21 @@ class Candidates:
         """`gains` of all candidates, (K, B)."""
         return self.gains(self.places(self.grid.centres))
 
+    def sites(self, broadcast: RadioMap) -> Sites:
+        """All candidates with what their gains leave for a broadcast's laws to explain."""
+        gains = self.less_offsets(self.gains_at_centres, broadcast)
+        return Sites(places=self.places(self.grid.centres), stations=self.stations, gains=gains)
+
     def templates(self, broadcast: RadioMap) -> "Iterator[Templates]":
         """What users at all candidates would upload in answer to a broadcast, some at a time."""
         if self.remembered is not None and self.remembers(broadcast):
             yield self.remembered[1]
             return
-        places = self.places(self.grid.centres)
+        places, stations, gains = self.sites(broadcast)
         size = max(1, int(_TEMPLATE_BYTES / (8 * broadcast.grid.cells)))
         for first in range(0, len(places), size):
             own = slice(first, min(first + size, len(places)))
-            gains = self.less_offsets(self.gains_at_centres[own], broadcast)
-            yield expected_gradients(broadcast, places[own], self.stations, gains, first)
+            yield expected_gradients(broadcast, places[own], stations, gains[own], first)
 
 
 @dataclass(frozen=True)

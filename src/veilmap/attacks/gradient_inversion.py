@@ -8,7 +8,7 @@ import numpy as np
 from veilmap._kernels import candidates as kernels
 from veilmap._kernels.arguments import Sites, Uploads
 from veilmap._util import checks
-from veilmap._util.arrays import Floats, Ints
+from veilmap._util.arrays import Bools, Floats, Ints
 from veilmap._util.threads import even_parts, run_parts
 from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
 from veilmap.attacks.candidates import Candidates
@@ -23,6 +23,9 @@ _STEPS = np.array(
     [[(1, 0), (-1, 0), (0, 1), (0, -1)], [(0.7, 0.7), (-0.7, 0.7), (0.7, -0.7), (-0.7, -0.7)]]
 )
 _SHRINK = 0.75
+# Starts that the matched filter finds so much less likely than the best, as a logarithm, are not
+# tried.
+_HOPELESS = 10.0
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,10 @@ class GradientInversion(Attack):
         west, east, south, north = posterior.grid.extent
         # Several rounds together leave fewer places in doubt.
         cells = _peaks(posterior, self.starts if len(views) == 1 else self.starts // 4 + 1)
+        before = np.take_along_axis(posterior.evidence, cells, axis=1)
+        worth = before >= before.max(axis=1, keepdims=True) - _HOPELESS
         gains = views[0].candidates.gains_at_centres[cells.ravel()]
-        best, height = _best(views, clients, posterior.grid.centres[cells], gains)
+        best, height = _best(views, clients, posterior.grid.centres[cells], gains, worth)
         reach = 0.5 * posterior.grid.cell_size
         for number in range(self.steps):
             options = best[:, None] + reach * _STEPS[number % 2]
@@ -137,8 +142,12 @@ def _best(
     clients: Sequence[ClientId],
     options: Floats,
     gains: Floats | None = None,
+    worth: Bools | None = None,
 ) -> tuple[Floats, Floats]:
-    """The option (n, o, 2) of each client with the most evidence over all views, and that."""
+    """The option (n, o, 2) of each client with the most evidence over all views, and that.
+
+    Only options that are ``worth`` it (n, o) are looked at, by default all.
+    """
     candidates = views[0].candidates
     places = candidates.places(options.reshape(-1, 2))
     if gains is None:
@@ -146,8 +155,13 @@ def _best(
     total = np.zeros(len(places))
     for view in views:
         rows = np.array([view.row_of.get(client, -1) for client in clients], dtype=np.int64)
-        total += view.log_evidence(np.repeat(rows, options.shape[1]), places, gains)
+        each = np.repeat(rows, options.shape[1])
+        if worth is not None:
+            each[~worth.ravel()] = -1
+        total += view.log_evidence(each, places, gains)
     by_client = total.reshape(options.shape[:2])
+    if worth is not None:
+        by_client = np.where(worth, by_client, -np.inf)
     chosen = by_client.argmax(axis=1)
     return options[np.arange(len(options)), chosen], by_client.max(axis=1)
 

@@ -10,13 +10,14 @@ from veilmap._util.arrays import Floats, Ints
 from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
 from veilmap.attacks.gradient_inversion import GradientInversion, View
 from veilmap.attacks.matched_filter import MatchedFilter
-from veilmap.attacks.refinement import best_part, climbed
-from veilmap.attacks.theta_inversion import ThetaInversion
+from veilmap.attacks.refinement import best_of_parts, climbed
+from veilmap.attacks.theta_inversion import ThetaEstimates, ThetaInversion
 from veilmap.attacks.theta_likelihood import ThetaEvidence
 from veilmap.federation.messages import ClientId
 from veilmap.federation.transcript import Transcript
 
 _REACH = 0.5  # of a cell of the map: how far starts may be off
+_SHRINK = 0.65  # of a climb's cells from step to step
 _FINE = 0.02  # metres: the size of cells in which places are compared in the end
 
 
@@ -47,9 +48,11 @@ class JointInversion(Attack):
             starts = MatchedFilter(altitude=self.gradients.altitude).locate(transcript)
         views = self.gradients.views(transcript, starts)
         by_heights = earlier.get(self.gradients.name) or self.gradients.locate(transcript, starts)
-        by_theta = earlier.get(self.theta.name) or self.theta.locate(transcript)
+        by_theta = earlier.get(self.theta.name)
+        if not isinstance(by_theta, ThetaEstimates):
+            by_theta = self.theta.locate(transcript)
         placed: dict[When, Placed] = {}
-        for when, evidence in self.theta.evidence(transcript).items():
+        for when, evidence in by_theta.evidence.items():
             own = list(views.values()) if when == "all" else [views[when]]
             joint = _Joint(own, evidence)
             options = [each.placed[when].of(joint.clients) for each in (by_heights, by_theta)]
@@ -70,16 +73,16 @@ class _Joint:
         """All users of these rounds."""
         return self.theta.likelihood.clients
 
-    def log_likelihood(self, users: Ints, xy: Floats) -> Floats:
-        """Of small grids of cells (n, 2, 2, 2), each for one user (n,): (n, 2, 2)."""
+    def by_heights(self, users: Ints, xy: Floats) -> Floats:
+        """Log-likelihood of h's gradients at places (n, …, 2), each row for one user: (n, …)."""
         candidates = self.views[0].candidates
         places = candidates.places(xy.reshape(-1, 2))
         gains = candidates.gains(places)
-        found = self.theta.at(users, xy)
+        found = np.zeros(len(places))
         for view, rows in zip(self.views, self._rows, strict=True):
-            each = view.log_evidence(np.repeat(rows[users], 4), places, gains)
-            found += each.reshape(found.shape)
-        return found
+            each = np.repeat(rows[users], len(places) // len(users))
+            found += view.log_evidence(each, places, gains)
+        return found.reshape(xy.shape[:-1])
 
     @cached_property
     def _rows(self) -> list[Ints]:
@@ -99,15 +102,17 @@ class _Joint:
         """The best place near the best of each user's options (N, o, 2): (N, 2)."""
         grid = self.views[0].broadcast.grid
         side = _REACH * grid.cell_size
-        found = climbed(self._chosen(options, side), side, self.log_likelihood)
-        options = np.concatenate([found[:, None], options], axis=1)
+        heights = self.by_heights(np.arange(len(options)), options)
+        found = self._chosen(options, heights, side)
+        found = climbed(found, side, _SHRINK, self.by_heights, self.theta.at)[:, None]
+        heights = np.column_stack([self.by_heights(np.arange(len(found)), found), heights])
+        options = np.concatenate([found, options], axis=1)
         west, east, south, north = grid.extent
-        return np.clip(self._chosen(options, _FINE), [west, south], [east, north])
+        return np.clip(self._chosen(options, heights, _FINE), [west, south], [east, north])
 
-    def _chosen(self, options: Floats, side: float) -> Floats:
-        """The option around which the likeliest cell of this side is, (N, 2)."""
+    def _chosen(self, options: Floats, heights: Floats, side: float) -> Floats:
+        """The likeliest option, (N, 2): by h's evidence there, by θ's in cells around it."""
         users = np.repeat(np.arange(len(options)), options.shape[1])
-        flat = options.reshape(-1, 2)
-        _, height = best_part(users, flat, side, self.log_likelihood)
-        best = height.reshape(options.shape[:2]).argmax(axis=1)
+        by_theta = best_of_parts(users, options.reshape(-1, 2), side, self.theta.at)
+        best = (heights + by_theta.reshape(heights.shape)).argmax(axis=1)
         return options[np.arange(len(options)), best]

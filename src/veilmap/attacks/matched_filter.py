@@ -6,14 +6,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._kernels import templates as kernels
+from veilmap._kernels.arguments import Matches, Sites, WeightedUploads
 from veilmap._util import checks
 from veilmap._util.arrays import Ints
+from veilmap._util.threads import even_parts, run_parts
 from veilmap.attacks.base import Attack, Estimates, Placed, Posterior, When
 from veilmap.attacks.candidates import Candidates, Templates, block_of_cell
 from veilmap.attacks.plane_subtraction import noise_variances
 from veilmap.federation.transcript import SeenRound, Transcript
 from veilmap.geometry.grid import Grid
+from veilmap.model.radio_map import RadioMap
 
+# Of a template's largest entry: smaller ones are not compared. All of them hold at most a
+# millionth of its energy.
+_FAINT = 1e-5
 _INEXACT = 1.0  # of the mean energy: what templates leave unexplained in every cell
 
 
@@ -53,7 +60,10 @@ class MatchedFilter(Attack):
         """Log-probability of every candidate for every user, (n, K), up to constants."""
         grid, broadcast = seen.broadcast.radio_map.grid, seen.broadcast.radio_map
         weights, block_of = inverse_variances(seen.uploads, grid), block_of_cell(grid)
-        found = matches(seen.uploads, weights, block_of, candidates.templates(broadcast))
+        if candidates.remembers(broadcast):
+            found = matches(seen.uploads, weights, block_of, candidates.templates(broadcast))
+        else:
+            found = matches_in_place(seen.uploads, weights, broadcast, candidates)
         return scored(found, self.ways_to_differ)
 
 
@@ -68,7 +78,39 @@ def matches(
     The weights (n, blocks) are constant over blocks of parameters.
     """
     weighted = uploads * weights[:, block_of]
-    return np.hstack([_explained(some, weights, weighted) for some in templates])
+    return np.hstack([_energy(some, weights, weighted) for some in templates])
+
+
+def matches_in_place(
+    uploads: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    broadcast: RadioMap,
+    candidates: Candidates,
+) -> NDArray[np.float32]:
+    """`matches` of templates of a broadcast's grid that are gone as soon as they were compared."""
+    block_of = block_of_cell(broadcast.grid)
+    told = WeightedUploads(
+        values=np.ascontiguousarray((uploads * weights[:, block_of]).T),
+        weights=np.ascontiguousarray(weights.T),
+    )
+    sites, users = candidates.sites(broadcast), len(uploads)
+    found = np.empty((len(sites.places), users), dtype=np.float32)
+
+    def part(start: int, stop: int) -> None:
+        size = stop - start
+        out = Matches(
+            along=np.empty((size, 2, users), np.float32),
+            norms=np.empty((size, 3, users), np.float32),
+        )
+        own = Sites(sites.places[start:stop], sites.stations, sites.gains[start:stop])
+        kernels.matches(
+            start=0, stop=size, sites=own, model=broadcast.kernel_model, block_of=block_of,
+            uploads=told, faint=np.float32(_FAINT), out=out,
+        )  # fmt: skip
+        found[start:stop] = _explained(*out.norms.swapaxes(0, 1), *out.along.swapaxes(0, 1))
+
+    run_parts(part, even_parts(len(found)))
+    return np.ascontiguousarray(found.T)
 
 
 def scored(found: NDArray[np.float32], ways_to_differ: float) -> NDArray[np.float32]:
@@ -97,18 +139,30 @@ def inverse_variances(uploads: NDArray[np.float32], grid: Grid) -> NDArray[np.fl
     return (1 / np.maximum(np.array(means) + _INEXACT * energy, 1e-30)).astype(np.float32)
 
 
-def _explained(
+def _energy(
     templates: Templates, weights: NDArray[np.float32], weighted: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Weighted energy of uploads that two templates explain, (n, k).
+    """Weighted energy of uploads that templates explain, (n, k)."""
+    norms = (weights @ templates.products[:, i].T for i in range(3))
+    kinds = templates.expected, templates.shifted
+    return _explained(*norms, *(templates.along(kind, weighted) for kind in kinds))
+
+
+def _explained(
+    own_1: NDArray[np.float32],
+    own_2: NDArray[np.float32],
+    mixed: NDArray[np.float32],
+    along_1: NDArray[np.float32],
+    along_2: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Weighted energy of uploads that two templates explain.
 
     With unit templates u₁, u₂ at an angle of cosine c it is r₁² + (r₂ − c r₁)²/(1 − c²),
     r_i = u_i·g. Templates that vanish explain nothing.
     """
-    own_1, own_2, mixed = (weights @ templates.products[:, i].T for i in range(3))
     per_norm_1, per_norm_2 = (1 / np.sqrt(np.maximum(own, 1e-30)) for own in (own_1, own_2))
     cosine = mixed * per_norm_1 * per_norm_2
-    r_1 = templates.along(templates.expected, weighted) * per_norm_1
-    r_2 = templates.along(templates.shifted, weighted) * per_norm_2
+    r_1, r_2 = along_1 * per_norm_1, along_2 * per_norm_2
     # Two templates that point the same way count as one.
-    return r_1**2 + (r_2 - cosine * r_1) ** 2 / np.maximum(1 - cosine**2, 1e-3)
+    energy = r_1**2 + (r_2 - cosine * r_1) ** 2 / np.maximum(1 - cosine**2, 1e-3)
+    return np.asarray(energy, dtype=np.float32)

@@ -16,9 +16,10 @@ _HOPELESS = 20.0
 _STEPS = 40  # of Weiszfeld's algorithm
 _NEAR = 1e-3  # metres: nothing is divided by a distance of 0
 
-# A climb's cells shrink to this share from step to step, which leaves them overlapping.
-_SHRINK = 0.75
 _FINEST = 0.02  # metres
+# A log-likelihood that differs by less between the parts of a cell has nothing to say of smaller
+# ones.
+_FLAT = 0.1
 
 LogLikelihood = Callable[[Ints, Floats], Floats]
 """Of small grids of cells, centres (n, 2, 2, 2), each for one user (n,): (n, 2, 2)."""
@@ -53,7 +54,7 @@ class Leaves:
         total = weight.sum(axis=1)
         found = (weight * x).sum(axis=1) / total, (weight * y).sum(axis=1) / total
         for _ in range(_STEPS):
-            apart = np.hypot(x - found[0][:, None], y - found[1][:, None])
+            apart = np.sqrt((x - found[0][:, None]) ** 2 + (y - found[1][:, None]) ** 2)
             pull = weight / (apart + _NEAR)
             total = pull.sum(axis=1)
             found = (pull * x).sum(axis=1) / total, (pull * y).sum(axis=1) / total
@@ -88,21 +89,35 @@ def refined(
     return Leaves(np.concatenate(all_xy, axis=1), np.concatenate(everything, axis=1))
 
 
-def climbed(xy: Floats, side: float, log_likelihood: LogLikelihood) -> Floats:
-    """From places (N, 2) to the best nearby: to one of four cells around, then smaller ones."""
-    users = np.arange(len(xy))
-    while side > _FINEST:
-        xy, _ = best_part(users, xy, side, log_likelihood)
-        side *= _SHRINK
+def climbed(xy: Floats, side: float, shrink: float, *terms: LogLikelihood) -> Floats:
+    """From places (N, 2) to the best nearby: to one of four cells around, then smaller ones.
+
+    Cells overlap from step to step, as they ``shrink`` to more than half. The log-likelihood is the
+    sum of ``terms``. Of each user those that hardly differ between the cells are not asked again;
+    where none is left the user stays.
+    """
+    xy, telling = xy.copy(), np.ones((len(terms), len(xy)), dtype=bool)
+    while side > _FINEST and telling.any():
+        users = np.flatnonzero(telling.any(axis=0))
+        parts = _around(xy, side)
+        total = np.zeros((len(xy), 4))
+        for term, asked in zip(terms, telling, strict=True):
+            own = np.flatnonzero(asked)
+            if len(own) == 0:
+                continue
+            found = term(own, parts[own]).reshape(-1, 4)
+            total[own] += found
+            asked[own] = np.ptp(found, axis=1) > _FLAT
+        xy[users] = parts.reshape(-1, 4, 2)[users, total[users].argmax(axis=1)]
+        side *= shrink
     return xy
 
 
-def best_part(
-    users: Ints, xy: Floats, side: float, log_likelihood: LogLikelihood
-) -> tuple[Floats, Floats]:
-    """Of four cells of this side around each place (n, 2) the likeliest: centre, likelihood."""
-    parts = xy[:, None, None] + 2 * side * _PARTS
-    found = log_likelihood(users, parts).reshape(-1, 4)
-    best = found.argmax(axis=1)
-    rows = np.arange(len(xy))
-    return parts.reshape(-1, 4, 2)[rows, best], found[rows, best]
+def best_of_parts(users: Ints, xy: Floats, side: float, log_likelihood: LogLikelihood) -> Floats:
+    """The log-likelihood of the likeliest of four cells of this side around each place, (n,)."""
+    return log_likelihood(users, _around(xy, side)).reshape(-1, 4).max(axis=1)
+
+
+def _around(xy: Floats, side: float) -> Floats:
+    """Four cells of this side around each place (n, 2): (n, 2, 2, 2)."""
+    return xy[:, None, None] + 2 * side * _PARTS

@@ -1,6 +1,7 @@
 """Find the place that best explains the gradients of θ, which leave without noise."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from veilmap._util import checks
 from veilmap.attacks.base import Attack, Estimates, Placed, When
@@ -10,6 +11,13 @@ from veilmap.federation.transcript import Transcript
 
 # Likelihoods allow for where in its cell a user is: cells may be large at first.
 _MOST_PLACES = 2_500
+
+
+@dataclass(frozen=True)
+class ThetaEstimates(Estimates):
+    """The places, and the evidence that they follow from, for attacks that go on from there."""
+
+    evidence: Mapping[When, ThetaEvidence] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -33,14 +41,14 @@ class ThetaInversion(Attack):
         checks.number("residual_db", self.residual_db, above=0)
         checks.number("altitude", self.altitude)
 
-    def locate(self, transcript: Transcript) -> Estimates:
+    def locate(self, transcript: Transcript) -> ThetaEstimates:
         """Places for each kept round, and from all of them together, with posteriors."""
         evidence = self.evidence(transcript)
         placed = {
             when: Placed(each.likelihood.clients, each.places()) for when, each in evidence.items()
         }
         posteriors = {when: each.posterior for when, each in evidence.items()}
-        return Estimates(self.name, placed, posteriors)
+        return ThetaEstimates(self.name, placed, posteriors, evidence=evidence)
 
     def evidence(self, transcript: Transcript) -> dict[When, ThetaEvidence]:
         """What θ's gradients say about all users' places, by round and for "all"."""

@@ -25,6 +25,7 @@ from veilmap.model.radio_map import RadioMap, log_distance
 _EDGE = 1e-3  # cells
 _DIVIDED = 16  # cells that must hold half of the probability to be divided
 _SETTLED = 0.125  # candidates' cells: how near to the likeliest place an answer is to be climbed to
+_SHRINK = 0.75  # of a climb's cells from step to step: exact sums leave narrow ridges
 _BLOCK_BYTES = 16e6  # of φ at the places that are worked on at a time
 
 
@@ -99,18 +100,14 @@ class ThetaLikelihood:
         """What users would send in all rounds at cells' centres (…, rows, columns, 2)."""
         places = self.candidates.places(self._off_edges(xy.reshape(-1, 2)))
         gains = self.candidates.gains(places)
-        maps = [seen.broadcast.radio_map for seen in self.rounds]
-        laws = [_laws_at(radio_map, places, self.candidates.stations) for radio_map in maps]
-        residuals = [
-            self.candidates.less_offsets(gains, radio_map) - predicted
-            for radio_map, (_, predicted) in zip(maps, laws, strict=True)
-        ]
-        by_theta = np.stack([phi for phi, _ in laws], axis=2)
-        shape = xy.shape[:-1]
-        design = Design.of(
-            by_theta.reshape(*shape, *by_theta.shape[1:]),
-            np.stack(residuals, axis=2).reshape(*shape, *by_theta.shape[1:3]),
-            rows,
+        by_theta, residuals = [], []
+        for seen in self.rounds:
+            radio_map = seen.broadcast.radio_map
+            phi, predicted = _laws_at(radio_map, places, self.candidates.stations)
+            by_theta.append(phi)
+            residuals.append(self.candidates.less_offsets(gains, radio_map) - predicted)
+        design = Design(
+            np.stack(by_theta, axis=1), np.stack(residuals, axis=1), xy.shape[:-1], rows
         )
         if self._own_offsets is None:
             return ExpectedSums.at(design, self.spread, self.stations)
@@ -161,7 +158,7 @@ class ThetaLikelihood:
 
 
 def _laws_at(radio_map: RadioMap, places: Floats, stations: Floats) -> tuple[Floats, Floats]:
-    """φ by gain at 100 m and slope, (n, B, P), and the laws' gains, (n, B)."""
+    """φ by gain at 100 m and slope, (n, P, B), and the laws' gains, (n, B)."""
     shape = len(places), len(stations)
     ends = np.repeat(places, shape[1], axis=0), np.tile(stations, (shape[0], 1))
     laws = radio_map.propagation
@@ -171,10 +168,10 @@ def _laws_at(radio_map: RadioMap, places: Floats, stations: Floats) -> tuple[Flo
         clear = radio_map.los_weight(*ends)
         shares = np.stack([clear, 1 - clear])
     log_d = log_distance(*ends) - 2
-    by_theta = np.stack([shares, shares * log_d], axis=1).reshape(2 * len(shares), -1).T
+    by_theta = np.stack([shares, shares * log_d], axis=1).reshape(-1, *shape).transpose(1, 0, 2)
     # β + α log d = (β + 2α) + α (log d − 2)
     theta = np.linalg.solve(at_100_m(laws.laws).T, laws.as_array())
-    return by_theta.reshape(*shape, -1), (by_theta @ theta).reshape(shape)
+    return by_theta, np.matmul(theta, by_theta)
 
 
 @dataclass(frozen=True)
@@ -233,6 +230,7 @@ class ThetaEvidence:
         places[sure[near]] = climbed(
             best[near],
             _SETTLED * grid.cell_size,
+            _SHRINK,
             lambda users, xy: log_likelihood(np.flatnonzero(near)[users], xy),
         )
         west, east, south, north = grid.extent

@@ -6,13 +6,15 @@ the server's best map says what the user measured: y_b = γ*_b + ξ_b, with ξ_b
 offsets of base stations that are learned, every single r_b leaves too.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from veilmap._kernels import rows as kernels
-from veilmap._util.arrays import Bools, Floats, Ints
+from veilmap._kernels import moments as kernels
+from veilmap._kernels.arguments import CellsOfGrids, ExpectedLinks, SumsMoments
+from veilmap._util.arrays import Array, Bools, Floats, Ints
 from veilmap._util.threads import even_parts, run_parts
 
 # σ may also be half, or up to four times, what is assumed.
@@ -32,48 +34,34 @@ _WITHIN = 4 / 12
 
 
 @dataclass(frozen=True)
-class Links:
-    """Links from n places to B stations, in R rounds with P parameters of the laws."""
+class Design:
+    """Links to B stations in R rounds, with P parameters of the laws, of cells of small grids."""
 
-    by_theta: Floats  # φ, (n, B, R, P)
-    residuals: Floats  # γ* − γ, what the best map expects of r, (n, B, R)
+    by_theta: Floats  # φ at all cells, (n, R, P, B)
+    residuals: Floats  # γ* − γ, what the best map expects of r, (n, R, B)
+    shape: tuple[int, ...]  # of the grids: …, rows, columns; n cells in all
+    rows: slice  # those that are asked for; others are there as their neighbours
 
     @property
-    def weighted(self) -> tuple[Floats, Floats]:
-        """φ and x = (γ* − γ) φ of all rounds side by side, (n, B, RP) each."""
-        shape = *self.residuals.shape[:2], -1
-        both = self.by_theta, self.residuals[..., None] * self.by_theta
-        return both[0].reshape(shape), both[1].reshape(shape)
+    def cells(self) -> CellsOfGrids:
+        """The cells that are asked for, and their neighbours within their grids."""
+        numbers = np.arange(math.prod(self.shape)).reshape(self.shape)
+        before, after, scale = [], [], []
+        for axis in (-2, -1):
+            at, last = np.arange(self.shape[axis]), self.shape[axis] - 1
+            ends = np.maximum(at - 1, 0), np.minimum(at + 1, last)
+            before.append(self._asked(numbers.take(ends[0], axis)))
+            after.append(self._asked(numbers.take(ends[1], axis)))
+            between = np.maximum(ends[1] - ends[0], 1)  # none: nothing changes
+            between = between[:, None] if axis == -2 else between
+            scale.append(self._asked(np.broadcast_to(1 / between, self.shape)))
+        return CellsOfGrids(
+            own=self._asked(numbers), before=np.stack(before), after=np.stack(after),
+            scale=np.stack(scale),
+        )  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Design:
-    """Links of places that are cells' centres, and what changes from cell to cell."""
-
-    centres: Links
-    slopes: tuple[Links, Links]  # per row and per column
-
-    @classmethod
-    def of(cls, by_theta: Floats, residuals: Floats, rows: slice = slice(None)) -> "Design":
-        """Of places on small grids, (…, rows, columns, B, R, P); only the named rows are kept."""
-
-        def kept(phi: Floats, expected: Floats) -> Links:
-            phi, expected = phi[..., rows, :, :, :, :], expected[..., rows, :, :, :]
-            size = phi.shape[-3:]
-            return Links(phi.reshape(-1, *size), expected.reshape(-1, *size[:2]))
-
-        first = residuals.ndim - 4
-        row, column = (
-            kept(_change(by_theta, axis), _change(residuals, axis)) for axis in (first, first + 1)
-        )
-        return cls(kept(by_theta, residuals), (row, column))
-
-
-def _change(values: Floats, axis: int) -> Floats:
-    """From one cell to the next."""
-    if values.shape[axis] == 1:
-        return np.zeros_like(values)
-    return np.asarray(np.gradient(values, axis=axis))
+    def _asked(self, values: Array) -> Array:
+        return values[..., self.rows, :].ravel()
 
 
 @dataclass(frozen=True)
@@ -146,21 +134,23 @@ class ExpectedSums:
 
     @classmethod
     def at(cls, design: Design, spread: float, stations: int) -> "ExpectedSums":
-        """At all places of a design, for σ = ``spread``."""
-        phi, x = design.centres.weighted
-        parts = [spread * phi]
-        for slope in design.slopes:
-            by_theta = slope.by_theta.reshape(phi.shape)
-            # d((γ* − γ) φ): residuals change, and so do their weights.
-            moved = (
-                slope.residuals[..., None] * design.centres.by_theta
-                + design.centres.residuals[..., None] * slope.by_theta
-            ).reshape(phi.shape)
-            parts += [_WITHIN**0.5 * moved, _WITHIN**0.5 * spread * by_theta]
-        count = phi.shape[1]
-        mean, apart = x.mean(axis=1), x - x.mean(axis=1, keepdims=True)
-        noise = _products(np.concatenate(parts, axis=1)) / count
-        return cls(-2 * mean, noise, _products(apart) / max(count - 1, 1), count, stations)
+        """At all cells that a design asks for, for σ = ``spread``."""
+        cells, (places, *_, count) = design.cells, design.by_theta.shape
+        links = ExpectedLinks(
+            by_theta=design.by_theta.reshape(places, -1, count), residuals=design.residuals
+        )
+        asked, size = len(cells.own), links.by_theta.shape[1]
+        noise, sampling = np.empty((2, asked, size, size))
+        found = SumsMoments(mean=np.empty((asked, size)), noise=noise, sampling=sampling)
+
+        def part(start: int, stop: int) -> None:
+            kernels.sums_moments(
+                start=start, stop=stop, expected=links, cells=cells, spread=spread,
+                within=_WITHIN**0.5, out=found,
+            )  # fmt: skip
+
+        run_parts(part, even_parts(asked))
+        return cls(*found, count, stations)
 
     def fit(self, heard: Heard) -> Fit:
         """By a Cholesky factor of the covariance at every place."""
@@ -184,18 +174,6 @@ class ExpectedSums:
         return np.asarray(4 * (self.noise / links + unknown * self.sampling))
 
 
-def _products(rows: Floats) -> Floats:
-    """Σ_b v_b v_bᵀ, (n, K, K), of rows v (n, B, K)."""
-    dense = np.ascontiguousarray(rows)
-    result = np.empty((len(dense), dense.shape[2], dense.shape[2]))
-
-    def part(start: int, stop: int) -> None:
-        kernels.outer_products(start=start, stop=stop, rows=dense, out=result)
-
-    run_parts(part, even_parts(len(dense)))
-    return result
-
-
 @dataclass(frozen=True)
 class ExpectedResiduals:
     """Residuals of single stations at n places, for maps that learn offsets of stations.
@@ -213,12 +191,19 @@ class ExpectedResiduals:
 
     @classmethod
     def at(cls, design: Design, spread: float, *, complete: bool) -> "ExpectedResiduals":
-        """At all places of a design."""
-        moved = _WITHIN * sum(slope.residuals**2 for slope in design.slopes)
-        varying = _WITHIN * sum(slope.by_theta**2 for slope in design.slopes)
-        exact = np.mean(moved, axis=2) + _EXACT_DB**2
-        own = design.centres
-        return cls(own.residuals, exact, own.by_theta, np.asarray(varying), spread, complete)
+        """At all cells that a design asks for."""
+        own, before, after, scale = design.cells
+        moved, varying = np.zeros((2, 1))
+        for axis in range(2):
+            per = scale[axis, :, None, None]
+            change = per * (design.residuals[after[axis]] - design.residuals[before[axis]])
+            moved = moved + _WITHIN * change**2
+            change = per[..., None] * (design.by_theta[after[axis]] - design.by_theta[before[axis]])
+            varying = varying + _WITHIN * change**2
+        exact = np.mean(moved, axis=1) + _EXACT_DB**2
+        by_station = np.moveaxis(design.by_theta[own], -1, 1), np.moveaxis(varying, -1, 1)
+        residuals = design.residuals[own].transpose(0, 2, 1)
+        return cls(residuals, exact, *by_station, spread, complete)
 
     def fit(self, heard: Heard) -> Fit:
         """Station by station; those of which a user sent nothing were not heard."""
