@@ -16,7 +16,7 @@ from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.config import RunConfig
 from veilmap.federation.engine import Exchange, Gathered, LocalExchange
-from veilmap.federation.history import HistoryRow, published
+from veilmap.federation.history import HistoryRow, note, published
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Turnout
 from veilmap.federation.privacy import Account
@@ -272,7 +272,6 @@ def _row(
         for name in ("loss", "norm", "noise_energy")
     )
     reasons = {**gathered.absent, **gathered.remarks, **total.refused}
-    named = [f"{client} {reason}" for client, reason in reasons.items()]
     return {
         "round": total.broadcast.round,
         "loss": float(loss.mean()),
@@ -286,5 +285,5 @@ def _row(
         "refused": len(total.refused),
         "opened": int(total.opens),
         "upload_bytes": total.upload_bytes(mechanism),
-        "notes": "; ".join(filter(None, [total.why_shut, *named])),
+        "notes": note(total.why_shut, reasons),
     }

@@ -8,7 +8,7 @@ import numpy as np
 
 from veilmap._kernels import rows
 from veilmap._util.arrays import Bools, Floats, Ints
-from veilmap.federation.messages import Broadcast, ClientId, Update
+from veilmap.federation.messages import LARGEST_SLOPE, Broadcast, ClientId, Update
 from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.transcript import RoundRecorder, SeenRound, SeenSum, ServerSees
 from veilmap.geometry.tiling import Tiles
@@ -25,7 +25,7 @@ class OpenedSum:
     theta_gradient: Floats
 
 
-Unmask = Callable[[], OpenedSum | None]
+Unmask = Callable[[], OpenedSum | str]
 
 
 @dataclass
@@ -39,6 +39,7 @@ class RoundSum:
 
     broadcast: Broadcast  # what the updates must answer; its cohort is that of all tiles together
     largest_norm: float = np.inf  # a longer upload is refused: no honest client sends it
+    largest_slope: float = np.inf  # likewise for each entry of its gradient of θ
     # (T,): with fewer a sum is not opened, as if nobody had answered
     least_answers: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     tiles: Tiles | None = None
@@ -131,15 +132,16 @@ class RoundSum:
         self._unmask = unmask
 
     def unseal(self) -> None:
-        """Open a masked sum; where too few help to unmask it, it stays shut."""
+        """Open a masked sum; where that fails, it stays shut, and the text says why."""
         if self._unmask is None:
             return
         opened = self._unmask()
-        if opened is None:
-            self._problem_unmasking = "too few nodes helped to unmask the sum"
+        if isinstance(opened, str):
+            self._problem_unmasking = opened
             self._answered.clear()
             self._tile_of.clear()
-        self._unmasked = opened
+        else:
+            self._unmasked = opened
 
     def add(self, updates: Iterable[Update]) -> None:
         """Take in some updates; bad ones are refused by name, the others are unharmed."""
@@ -191,20 +193,19 @@ class RoundSum:
 
     def _problem(self, update: Update, seen: set[ClientId]) -> str:
         """Why an update cannot be used, or nothing."""
-        if update.round != self.broadcast.round:
-            return f"answers round {update.round} in round {self.broadcast.round}"
+        problem = update.problem(self.broadcast)
+        if problem:
+            return problem
         if update.client in seen:
             return "answered twice"
-        if update.weight < 1:
-            return f"claims {update.weight} links"
-        shapes = update.height_gradient.shape, update.theta_gradient.shape
-        if shapes != ((self.cells,), (self.parameters,)):
-            return f"has the wrong shape {shapes[0]}"
         norm = rows.length(update.height_gradient)
-        if not (np.isfinite(norm) and np.isfinite(update.theta_gradient).all()):
+        if not np.isfinite(norm):
             return "is not finite"
         if norm > self.largest_norm:
             return f"has norm {norm:.3g}, more than {self.largest_norm:.3g}"
+        slope = np.abs(update.theta_gradient).max(initial=0.0)
+        if slope > self.largest_slope:
+            return f"has a gradient of θ of {slope:.3g}, more than {self.largest_slope:.3g}"
         return ""
 
 
@@ -225,10 +226,11 @@ class Server:
         width = self.step.filter_width(self.state, self.rounds) if filters else 0.0
         broadcast = Broadcast(self.state.round, self.state.radio_map, sum(cohorts), width)
         least = [self._least_answers(cohort) for cohort in cohorts]
-        largest = np.inf  # of what is not seen
+        largest = slope = np.inf  # of what is not seen
         if self.server_sees != "sums":
             largest = self.mechanism.largest_upload(self.state.radio_map.trained_cells)
-        return RoundSum(broadcast, largest, np.array(least), tiles, np.array(cohorts))
+            slope = np.inf if self.mechanism.whole_numbers else LARGEST_SLOPE
+        return RoundSum(broadcast, largest, slope, np.array(least), tiles, np.array(cohorts))
 
     def _least_answers(self, cohort: int) -> int:
         """With how many answers of a cohort the sum may be seen."""
