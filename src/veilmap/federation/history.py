@@ -10,7 +10,6 @@ from veilmap._util import files
 from veilmap.errors import DataError
 from veilmap.federation.messages import ClientId
 
-
 # Of a history's note: longer ones are cut, since nodes write parts of it.
 _LONGEST_REASON, _LONGEST_NOTE = 200, 20_000
 

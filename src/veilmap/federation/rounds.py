@@ -21,6 +21,7 @@ from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Turnout
 from veilmap.federation.privacy import Account
 from veilmap.federation.public import NOTHING, Public
+from veilmap.federation.robust import RobustMean
 from veilmap.federation.run import Run, transcript_of
 from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum, Server
@@ -111,7 +112,10 @@ class Training:
         account = Account.of(
             config.mechanism, folder, config.seed, rows if recording.resume else None
         )
-        server = Server(self._step, state, config.rounds, config.mechanism, config.server_sees)
+        robust = RobustMean() if config.robust else None
+        server = Server(
+            self._step, state, config.rounds, config.mechanism, config.server_sees, robust
+        )
         kept = folder.load_rounds(config.grid) if folder and recording.resume else {}
         for number in range(server.state.round, config.rounds):
             started = time.perf_counter()

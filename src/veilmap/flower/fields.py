@@ -1,8 +1,8 @@
 """What strangers send, read field by field: of its type and within its bounds, or refused.
 
 Readers of messages stand beside the messages that they read (`records`, `secagg.session`,
-`secagg.replies`); all of them read through here, so that no other error than `UnreadableError` comes
-of what a stranger sends.
+`secagg.replies`); all of them read through here, so that no other error than `UnreadableError`
+comes of what a stranger sends.
 """
 
 import io

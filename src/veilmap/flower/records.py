@@ -97,9 +97,9 @@ def read_question(content: RecordDict) -> Question:
 def digest(content: RecordDict) -> str:
     """A digest of a broadcast, the same for all nodes that are sent the same one."""
     result = hashlib.sha256()
-    for name, array in sorted(content.array_records[ARRAYS].items()):
-        head = json.dumps([name, array.dtype, list(array.shape), array.stype, len(array.data)])
-        result.update(head.encode() + array.data)
+    for name, part in sorted(content.array_records[ARRAYS].items()):
+        head = json.dumps([name, part.dtype, list(part.shape), part.stype, len(part.data)])
+        result.update(head.encode() + part.data)
     facts = dict(content.config_records[_FACTS])
     facts.pop("users", None)  # each node has its own
     result.update(json.dumps(facts, sort_keys=True, default=bytes.hex).encode())

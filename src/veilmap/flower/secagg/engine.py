@@ -145,7 +145,6 @@ class MaskedSum:
         self._scale = scale
         self._post = post
         self._state = WorkflowState()
-        self._results: list[tuple[Any, FitRes]] = []
         # All nodes see all keys, so that they can count them; weights travel inside the vector.
         self._protocol = SecAggPlusWorkflow(
             1.0,
@@ -170,7 +169,7 @@ class MaskedSum:
 
     def unmask(self) -> OpenedSum | str:
         """The sum, or why there is none."""
-        state, protocol = self._state, self._protocol
+        state = self._state
         here, gone = sorted(state.active_node_ids), state.sampled_node_ids - state.active_node_ids
         lists = {Key.ACTIVE_NODE_ID_LIST: here, Key.DEAD_NODE_ID_LIST: sorted(gone)}
         told = {node: ConfigRecord({Key.STAGE: Stage.UNMASK, **lists}) for node in here}
@@ -244,14 +243,10 @@ class MaskedSum:
         nothing = FitIns(Parameters([], ""), {})
         proxies = [(SimpleNamespace(node_id=node), nothing) for node in self._questions]
 
-        def keep(_: int, results: list[Any], __: list[Any]) -> tuple[None, dict[str, Any]]:
-            self._results = results
-            return None, {}
-
         current = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
         return SimpleNamespace(
             state=RecordDict({MAIN_CONFIGS_RECORD: current, MAIN_PARAMS_RECORD: ArrayRecord()}),
-            strategy=SimpleNamespace(configure_fit=lambda *_: proxies, aggregate_fit=keep),
+            strategy=SimpleNamespace(configure_fit=lambda *_: proxies),
             client_manager=SimpleNamespace(num_available=lambda: len(proxies)),
         )
 

@@ -41,6 +41,7 @@ class GeometryAligned(BudgetedNoise):
 
     name = "aligned"
     needs_positions = True
+    unevenness = 32.0  # a plane that leans into a corner comes to 8
     guarantee = NoGuarantee(
         "it is obfuscation: the noise's variance follows the private gradient and position, and"
         " cells with σ = 0 leave exactly; θ's gradient leaves without noise"
