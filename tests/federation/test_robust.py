@@ -100,9 +100,9 @@ def test_a_robust_training_names_those_it_left_out_and_ends_near_an_honest_one(t
     )
     maes = [run.history[-1].mae_db for run in (honest, attacked, robust)]
     assert maes[2] - maes[0] < 0.5 * (maes[1] - maes[0])
-    # Each of them in most rounds, and by name.
+    # By name, and more often than four of thirty who are left out at random would be.
     named = [[f"{user} is left out" in row.notes for row in robust.history] for user in range(3)]
-    assert np.mean(named) > 0.5
+    assert np.mean(named) > 0.2
     assert all(row.clients == 30 - row.refused for row in robust.history)
 
 

@@ -3,8 +3,9 @@
 Rules that look at one cell after the other (a median, a trimmed mean) lose the map itself: few
 honest users speak for most cells, and noise hides what one upload says of a cell. Users who lie
 together, or round after round, are told by their uploads as a whole: they stand out along a
-direction in which all others hardly differ (Shejwalkar and Houmansadr, "Manipulating the Byzantine", NDSS 2021), the
-more so in a mean over the rounds (Karimireddy and others, "Learning from History", ICML 2021).
+direction in which all others hardly differ (Shejwalkar and Houmansadr, "Manipulating the
+Byzantine", NDSS 2021), the more so in a mean over the rounds (Karimireddy and others, "Learning
+from History", ICML 2021).
 """
 
 import json

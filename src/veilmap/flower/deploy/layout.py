@@ -161,7 +161,8 @@ def init(
     certificates.write_server(tls, _names(host), days)
     _write_secrets(made)
     public = {node: enrol(made.key(node), made.account(node)) for node in made.names}
-    write_roster(public, made.roster)
+    speak_for = {node: users[number::nodes] for number, node in enumerate(made.names)}
+    write_roster(public, made.roster, speak_for)
     common = _settings(mechanism, server_sees) | ({} if seed is None else {"seed": seed})
     if server_sees == "sums":
         common["roster"] = str(made.roster)
