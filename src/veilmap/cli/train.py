@@ -25,6 +25,7 @@ from veilmap.data.folders import Crowd, without_antennas
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import HistoryRow, Model, Participation, Recording, Run
+from veilmap.federation.config import RunConfig
 from veilmap.federation.history import last_mae
 from veilmap.federation.messages import ClientId
 from veilmap.federation.model import Calibrated
@@ -55,6 +56,7 @@ def train(
     mechanism: str = option("aligned", f"What clients do to gradients: {', '.join(MECHANISMS)}."),
     protection: Any = None,
     server_sees: str | None = SERVER_SEES,
+    robust: bool = declared("robust", RunConfig),
     degrees: int = option(_DEGREES, "Degrees of obstruction, each with its own law.", min=2, max=4),
     calibrate: str = option("", "Learn offsets in dB of stations, devices, or stations,devices."),
     buildings: Path | None = option(None, "Public heights to start from: .tif, .geojson or .gpkg."),
@@ -151,6 +153,7 @@ def train(
             participation=Participation(share, dropout, late, in_turns),
             tiling=None if tile is None else Tiling(tile, tile_margin),
             server_sees=cast("ServerSees | None", server_sees),
+            robust=robust,
             engine=carrier,
             model=Model(
                 step=step,

@@ -15,6 +15,7 @@ import numpy as np
 
 from veilmap._util import checks, files
 from veilmap._util.ids import Id
+from veilmap._util.options import option
 from veilmap._util.plain import DAMAGED, differences, from_plain, plain, to_plain
 from veilmap.data.folders import Crowd
 from veilmap.errors import ConfigurationError, DataError, RunFolderError, VeilmapError
@@ -81,6 +82,9 @@ class RunConfig:
     step: StepRule | Mapping[str, Any]  # of all rounds
     participation: Participation
     tiling: Tiling | None = None
+    robust: bool = option(
+        False, "--robust", "Leave users out whose uploads pull away from all others'."
+    )
     offset_stations: tuple[Id, ...] = ()  # whose offsets are learned
     offset_devices: tuple[Id, ...] = ()
     buildings: str | None = None  # digest of the public heights that the map starts from
@@ -94,6 +98,12 @@ class RunConfig:
         for name, kind in _KINDS.items():
             if not isinstance(getattr(self, name), kind):
                 raise DataError(f"the {name} of a run cannot be {getattr(self, name)!r}")
+        if self.robust and (self.server_sees != "uploads" or self.tiling is not None):
+            raise ConfigurationError(
+                "robust needs every user's upload of the whole map: server_sees='uploads', and no"
+                " tiling",
+                "robust",
+            )
         checks.whole("rounds", self.rounds, least=1)
         checks.whole("seed", self.seed or 0, least=0)
 
@@ -147,7 +157,7 @@ class RunConfig:
             raise ConfigurationError(f"the run has a step rule of its own, {missing}")
         learned = {"stations": self.offset_stations, "devices": self.offset_devices}
         calibrated = [cast("Calibrated", name) for name, ids in learned.items() if ids]
-        names = ("tiling", "mechanism", "rounds", "server_sees", "participation")
+        names = ("tiling", "mechanism", "rounds", "server_sees", "participation", "robust")
         model = Model(step=self.step, calibrate=calibrated)
         return {name: getattr(self, name) for name in names} | {"model": model}
 
@@ -210,6 +220,7 @@ _KINDS: dict[str, Any] = {
     "mechanism": Mechanism,
     "participation": Participation,
     "tiling": Tiling | None,
+    "robust": bool,
     "offset_stations": tuple,
     "offset_devices": tuple,
     "buildings": str | None,

@@ -72,7 +72,8 @@ class LocalExchange:
     def collect(self, total: RoundSum, turnout: Turnout) -> Gathered:
         """Let the users answer, block after block."""
         radio_map = total.broadcast.radio_map
-        if total.recorder is None and can_add_up(self.mechanism, radio_map, self.seed):
+        whole = total.recorder is None and total.held is None
+        if whole and can_add_up(self.mechanism, radio_map, self.seed):
             insights = self._add_up(total, turnout)
         else:
             insights = []

@@ -2,12 +2,16 @@
 
 import csv
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from veilmap._util import files
 from veilmap.errors import DataError
+from veilmap.federation.messages import ClientId
+
+# Of a history's note: longer ones are cut, since nodes write parts of it.
+_LONGEST_REASON, _LONGEST_NOTE = 200, 20_000
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,21 @@ class HistoryRow:
     upload_bytes: int  # sent by those who answered
     notes: str  # who was asked and is missing from the sum, and why, where it is known by name
     seconds: float
+
+
+def note(general: str, by_user: Mapping[ClientId, str]) -> str:
+    """What a round's history says of it, and of users by name: one line of bounded length."""
+    named = (_line(f"{user} {why}") for user, why in by_user.items())
+    whole = "; ".join(filter(None, [general, *named]))
+    if len(whole) <= _LONGEST_NOTE:
+        return whole
+    return f"{whole[:_LONGEST_NOTE]} … ({len(by_user)} users in all)"
+
+
+def _line(text: str) -> str:
+    """A text as one printable line that is not too long."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST_REASON])
+    return shown if len(text) <= _LONGEST_REASON else f"{shown} …"
 
 
 # What comes out of noisy sums, who took part, and public constants. Whatever else a row has, now

@@ -20,6 +20,10 @@ SHARPNESS = (0.01, 10.0)
 HIGHEST = 2_000.0
 LARGEST_DB = 1_000.0
 
+# What an update may hold: more than any user's does.
+LARGEST_WEIGHT = 100_000_000  # links
+LARGEST_SLOPE = 1e6  # of F_i by θ, in dB² per dB: readings thousands of dB off give less
+
 
 @dataclass(frozen=True)
 class Broadcast:
@@ -73,3 +77,18 @@ class Update:
     weight: int  # in the mean: J_i, or 1 where the mechanism keeps that to itself
     height_gradient: Array = field(repr=False)  # (M,): g̃, made of ∂F_i/∂h
     theta_gradient: Array = field(repr=False)  # (P,): made of ∂F_i/∂θ, or the same in the paper
+
+    def problem(self, broadcast: Broadcast) -> str:
+        """Why this cannot be an answer to a broadcast, or nothing.
+
+        How long its gradients may be is looked at where their bounds are known.
+        """
+        if self.round != broadcast.round:
+            return f"answers round {self.round} in round {broadcast.round}"
+        if not 1 <= self.weight <= LARGEST_WEIGHT:
+            return f"claims {self.weight:.6g} links"
+        radio_map = broadcast.radio_map
+        shapes = self.height_gradient.shape, self.theta_gradient.shape
+        if shapes != ((radio_map.trained_cells,), (len(radio_map.theta),)):
+            return f"has the wrong shape {shapes[0]}"
+        return "" if np.isfinite(self.theta_gradient).all() else "is not finite"

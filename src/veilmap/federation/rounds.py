@@ -16,11 +16,12 @@ from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.config import RunConfig
 from veilmap.federation.engine import Exchange, Gathered, LocalExchange
-from veilmap.federation.history import HistoryRow, published
+from veilmap.federation.history import HistoryRow, note, published
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Turnout
 from veilmap.federation.privacy import Account
 from veilmap.federation.public import NOTHING, Public
+from veilmap.federation.robust import RobustMean
 from veilmap.federation.run import Run, transcript_of
 from veilmap.federation.run_folder import RunFolder
 from veilmap.federation.server import RoundSum, Server
@@ -111,7 +112,10 @@ class Training:
         account = Account.of(
             config.mechanism, folder, config.seed, rows if recording.resume else None
         )
-        server = Server(self._step, state, config.rounds, config.mechanism, config.server_sees)
+        robust = RobustMean() if config.robust else None
+        server = Server(
+            self._step, state, config.rounds, config.mechanism, config.server_sees, robust
+        )
         kept = folder.load_rounds(config.grid) if folder and recording.resume else {}
         for number in range(server.state.round, config.rounds):
             started = time.perf_counter()
@@ -272,7 +276,6 @@ def _row(
         for name in ("loss", "norm", "noise_energy")
     )
     reasons = {**gathered.absent, **gathered.remarks, **total.refused}
-    named = [f"{client} {reason}" for client, reason in reasons.items()]
     return {
         "round": total.broadcast.round,
         "loss": float(loss.mean()),
@@ -286,5 +289,5 @@ def _row(
         "refused": len(total.refused),
         "opened": int(total.opens),
         "upload_bytes": total.upload_bytes(mechanism),
-        "notes": "; ".join(filter(None, [total.why_shut, *named])),
+        "notes": note(total.why_shut, reasons),
     }

@@ -1,14 +1,15 @@
 """The server: broadcasts the map, screens and sums what comes back, takes a step."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from veilmap._kernels import rows
-from veilmap._util.arrays import Bools, Floats, Ints
-from veilmap.federation.messages import Broadcast, ClientId, Update
+from veilmap._util.arrays import Array, Bools, Floats, Ints
+from veilmap.federation.messages import LARGEST_SLOPE, Broadcast, ClientId, Update
+from veilmap.federation.robust import LEFT_OUT, RobustMean
 from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.transcript import RoundRecorder, SeenRound, SeenSum, ServerSees
 from veilmap.geometry.tiling import Tiles
@@ -25,7 +26,9 @@ class OpenedSum:
     theta_gradient: Floats
 
 
-Unmask = Callable[[], OpenedSum | None]
+IMPOSSIBLE = "the opened sum is none of honest users: the map is left as it was"
+
+Unmask = Callable[[], OpenedSum | str]
 
 
 @dataclass
@@ -39,11 +42,15 @@ class RoundSum:
 
     broadcast: Broadcast  # what the updates must answer; its cohort is that of all tiles together
     largest_norm: float = np.inf  # a longer upload is refused: no honest client sends it
+    largest_slope: float = np.inf  # likewise for each entry of its gradient of θ
     # (T,): with fewer a sum is not opened, as if nobody had answered
     least_answers: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     tiles: Tiles | None = None
     tile_cohorts: Ints | None = None  # (T,): how many users of each tile were asked
     recorder: RoundRecorder | None = None  # of single updates
+    # Updates that are looked at together before they are added up; None to add them as they come.
+    held: list[Update] | None = None
+    impossible: bool = field(default=False, init=False)  # no honest crowd has such a sum
     refused: dict[ClientId, str] = field(default_factory=dict, init=False)
     _answered: list[ClientId] = field(default_factory=list, init=False)
     _tile_of: list[int] = field(default_factory=list, init=False, repr=False)
@@ -114,7 +121,9 @@ class RoundSum:
 
     @property
     def why_shut(self) -> str:
-        """Which sums are not seen, and why."""
+        """Which sums are not seen or not used, and why."""
+        if self.impossible:
+            return IMPOSSIBLE
         if self._problem_unmasking:
             return f"round abandoned: {self._problem_unmasking}"
         shut = np.flatnonzero((self.cohorts > 0) & ~self._open)
@@ -131,15 +140,16 @@ class RoundSum:
         self._unmask = unmask
 
     def unseal(self) -> None:
-        """Open a masked sum; where too few help to unmask it, it stays shut."""
+        """Open a masked sum; where that fails, it stays shut, and the text says why."""
         if self._unmask is None:
             return
         opened = self._unmask()
-        if opened is None:
-            self._problem_unmasking = "too few nodes helped to unmask the sum"
+        if isinstance(opened, str):
+            self._problem_unmasking = opened
             self._answered.clear()
             self._tile_of.clear()
-        self._unmasked = opened
+        else:
+            self._unmasked = opened
 
     def add(self, updates: Iterable[Update]) -> None:
         """Take in some updates; bad ones are refused by name, the others are unharmed."""
@@ -149,11 +159,30 @@ class RoundSum:
             if problem:
                 self.refused[update.client] = problem
                 continue
-            self._running.add(update.height_gradient, update.theta_gradient, update.weight)
+            if self.held is None:
+                self._running.add(update.height_gradient, update.theta_gradient, update.weight)
+            else:
+                self.held.append(update)
             self.take([update.client])
             seen.add(update.client)
             if self.recorder:
                 self.recorder.add(update)
+
+    def settle(self, robust: RobustMean, before: Mapping[str, Array]) -> dict[str, Array]:
+        """Add up what was held, as a robust mean weighs it; what it is to remember."""
+        updates, self.held = self.held or [], None
+        if not updates:
+            return {}
+        radio_map = self.broadcast.radio_map
+        added, left, memory = robust.weighed(
+            updates, radio_map.grid.shape, radio_map.propagation.laws, before
+        )
+        for update in added:
+            self._running.add(update.height_gradient, update.theta_gradient, update.weight)
+        self.refused |= dict.fromkeys(left, LEFT_OUT)
+        self._answered = [update.client for update in added]
+        self._tile_of = [0] * len(added)
+        return memory
 
     def take(
         self,
@@ -191,20 +220,19 @@ class RoundSum:
 
     def _problem(self, update: Update, seen: set[ClientId]) -> str:
         """Why an update cannot be used, or nothing."""
-        if update.round != self.broadcast.round:
-            return f"answers round {update.round} in round {self.broadcast.round}"
+        problem = update.problem(self.broadcast)
+        if problem:
+            return problem
         if update.client in seen:
             return "answered twice"
-        if update.weight < 1:
-            return f"claims {update.weight} links"
-        shapes = update.height_gradient.shape, update.theta_gradient.shape
-        if shapes != ((self.cells,), (self.parameters,)):
-            return f"has the wrong shape {shapes[0]}"
         norm = rows.length(update.height_gradient)
-        if not (np.isfinite(norm) and np.isfinite(update.theta_gradient).all()):
+        if not np.isfinite(norm):
             return "is not finite"
         if norm > self.largest_norm:
             return f"has norm {norm:.3g}, more than {self.largest_norm:.3g}"
+        slope = np.abs(update.theta_gradient).max(initial=0.0)
+        if slope > self.largest_slope:
+            return f"has a gradient of θ of {slope:.3g}, more than {self.largest_slope:.3g}"
         return ""
 
 
@@ -217,6 +245,7 @@ class Server:
     rounds: int  # how many there will be: steps follow schedules
     mechanism: Mechanism  # what clients do, which is public; it says how to read their sum
     server_sees: ServerSees = "uploads"  # single uploads can be screened, only their sum cannot
+    robust: RobustMean | None = None  # how uploads are added up; None for their plain mean
 
     def open_round(self, cohorts: Sequence[int] = (1,), tiles: Tiles | None = None) -> RoundSum:
         """Broadcast the current map to so many users of each tile; updates go to the sum."""
@@ -225,10 +254,13 @@ class Server:
         width = self.step.filter_width(self.state, self.rounds) if filters else 0.0
         broadcast = Broadcast(self.state.round, self.state.radio_map, sum(cohorts), width)
         least = [self._least_answers(cohort) for cohort in cohorts]
-        largest = np.inf  # of what is not seen
+        largest = slope = np.inf  # of what is not seen
         if self.server_sees != "sums":
             largest = self.mechanism.largest_upload(self.state.radio_map.trained_cells)
-        return RoundSum(broadcast, largest, np.array(least), tiles, np.array(cohorts))
+            slope = np.inf if self.mechanism.whole_numbers else LARGEST_SLOPE
+        total = RoundSum(broadcast, largest, slope, np.array(least), tiles, np.array(cohorts))
+        total.held = None if self.robust is None else []
+        return total
 
     def _least_answers(self, cohort: int) -> int:
         """With how many answers of a cohort the sum may be seen."""
@@ -245,6 +277,13 @@ class Server:
     def close_round(self, total: RoundSum) -> None:
         """Step by the weighted mean; a round without any leaves the map to the priors."""
         moved = total.broadcast.radio_map
+        traces: dict[str, Array] = {}
+        if self.robust is not None:
+            traces = total.settle(self.robust, self.state.memory)
+        total.impossible = total.opens and not self._is_possible(total)
+        if total.impossible:
+            self.state = replace(self.state, round=self.state.round + 1)
+            return
         if total.opens:
             means = total.means(self.mechanism)
         else:
@@ -252,4 +291,13 @@ class Server:
         before = replace(
             self.state, links=max(total.weight, 1), filtered=total.broadcast.filter_width
         )
-        self.state = self.step(before, *means, self.rounds)
+        after = self.step(before, *means, self.rounds)
+        self.state = replace(after, memory={**after.memory, **traces}) if traces else after
+
+    def _is_possible(self, total: RoundSum) -> bool:
+        """Whether honest users can have answered so; a sum that was seen before it is screened."""
+        if self.server_sees != "sums" or total.tiles is not None:
+            return True
+        opened, answers = total.sum, len(total.clients)
+        given = opened.height_gradient, opened.theta_gradient
+        return self.mechanism.is_possible(*given, answers, total.broadcast.cohort)

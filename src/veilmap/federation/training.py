@@ -35,6 +35,7 @@ def train(
     participation: Participation | None = None,
     tiling: Tiling | None = None,
     server_sees: ServerSees | None = None,
+    robust: bool = False,
     engine: Engine | None = None,
     recording: Recording | None = None,
     seed: int | None = None,
@@ -63,6 +64,9 @@ def train(
         The trust model: a server that sees every upload (the paper's), one that sees uploads
         without names, mixed by somebody else within a round (for `PrivUnit`), or one that sees only
         sums (secure aggregation). By default what the mechanism is made for.
+    robust : bool
+        Leave users out whose uploads pull away from all others', and bound what each of the
+        others can change, where the server sees uploads: against hostile participants.
     engine : Engine, optional
         What carries the messages. By default nothing has to: server and users are in this
         process. `veilmap.flower.Simulation` has a node for each user, and the same map; there
@@ -93,7 +97,7 @@ def train(
     if tiling is not None:
         _check_tiling(engine, mechanism, model, recording.keep_uploads)
     public = _public(data, grid, model, has_guarantee(mechanism))
-    config = RunConfig(grid, mechanism, sees, rounds, seed, step, participation, tiling)
+    config = RunConfig(grid, mechanism, sees, rounds, seed, step, participation, tiling, robust)
     config = replace(config, data=Fingerprint.of(data), source=recording.source)
     return engine.play(Training(config.knowing(public), recording, public), data)
 

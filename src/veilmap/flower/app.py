@@ -91,7 +91,16 @@ def training_of(settings: Settings) -> Training:
         chosen, trust_of(settings, chosen), crowd, least_users(settings), rounds
     )
     return Training(
-        RunConfig(grid, mechanism, sees, rounds, seed, NoiseAwareStep(), crowd),
+        RunConfig(
+            grid,
+            mechanism,
+            sees,
+            rounds,
+            seed,
+            NoiseAwareStep(),
+            crowd,
+            robust=bool(settings.get("robust", False)),
+        ),
         Recording(out, RunConfig.exists(out), settings.get("checkpoint-every", 1)),
     )
 

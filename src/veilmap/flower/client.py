@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from flwr.app import Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from veilmap._util.plain import to_plain
@@ -18,7 +18,7 @@ from veilmap.flower import records
 from veilmap.flower.records import Question
 from veilmap.flower.secagg import account, masking
 from veilmap.flower.secagg.enrolment import Enrolment
-from veilmap.flower.secagg.session import Announcement
+from veilmap.flower.secagg.session import RECORD, Announcement, introduction
 from veilmap.flower.secagg.whole_numbers import Scale
 from veilmap.privacy.mechanisms import AggregateGaussian, Mechanism
 
@@ -51,7 +51,12 @@ def client_app(own: Callable[[Context], Own]) -> ClientApp:
             raise ConfigurationError(
                 f"in a sum every user has a node of their own, and this one has {len(users)} users"
             )
-        return Message(records.names(users), reply_to=message)
+        content = records.names(users)
+        if mine.enrolment is not None:
+            signed = introduction(message.metadata.dst_node_id, users)
+            told = {"name": mine.enrolment.name, "signature": mine.enrolment.sign(signed)}
+            content.config_records[RECORD] = ConfigRecord(told)
+        return Message(content, reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

@@ -19,6 +19,7 @@ from veilmap.flower.records import UnreadableError
 from veilmap.geometry.tiling import Tiles
 
 _AFTER_DEADLINE = 5.0
+_LONGEST_REASON = 200  # characters of what a node says of its failure
 
 
 def check_theta(config: RunConfig) -> None:
@@ -43,6 +44,8 @@ class FlowerExchange:
     least_cohort: int = 1  # for later rounds: a run goes on without nodes that it loses
     _homes: dict[ClientId, int] = field(default_factory=dict, init=False)
     _known: set[int] = field(default_factory=set, init=False)
+    # Nodes that are asked no more, and why: they sent what would have cost the others a round.
+    _blamed: dict[int, str] = field(default_factory=dict, init=False)
     _silent: dict[int, float] = field(default_factory=dict, init=False)
     _last_problem: str = field(default="", init=False)
     _began: bool = field(default=False, init=False)
@@ -55,7 +58,7 @@ class FlowerExchange:
         until = time.monotonic() + self.patience
         wanted = self.least_cohort if self._began else self.least_users
         while True:
-            present = set(self.grid.get_node_ids())
+            present = set(self.grid.get_node_ids()) - set(self._blamed)
             self._known &= present
             self._introduce(present - self._known)
             here = [user for user, node in self._homes.items() if node in present]
@@ -98,13 +101,17 @@ class FlowerExchange:
             reply = replies.get(node)
             try:
                 if reply is None or reply.has_error():
-                    raise UnreadableError(f"node {node} {silence(reply, self.deadline)}")
-                for user in records.read_names(reply.content):
+                    raise UnreadableError(silence(reply, self.deadline))
+                for user in self._speaks_for(node, reply.content):
                     self._homes.setdefault(user, node)
                 self._known.add(node)
             except UnreadableError as error:
                 self._silent[node] = now + self.deadline  # ask again, but not at once
-                self._last_problem = f" ({error})"
+                self._last_problem = f" (node {node} {error})"
+
+    def _speaks_for(self, node: int, content: RecordDict) -> list[ClientId]:
+        """The users that a node says are its own."""
+        return records.read_names(content)
 
     def _ask(self, kind: str, contents: Mapping[int, RecordDict]) -> dict[int, Message]:
         """Send a message to every node; replies by node, as far as they come in time."""
@@ -121,18 +128,23 @@ class FlowerExchange:
         while nodes and time.monotonic() < until:
             for reply in self.grid.pull_messages(list(nodes)):
                 sent = reply.metadata.reply_to_message_id
-                if sent in nodes:
+                # Nobody answers for another node, whatever a reply says of its sender.
+                if sent in nodes and (reply.has_error() or _is_from(nodes[sent], reply)):
                     replies[nodes.pop(sent)] = reply
             if nodes:
                 time.sleep(self.poll)
         return replies
 
 
+def _is_from(node: int, reply: Message) -> bool:
+    return bool(reply.metadata.src_node_id == node)
+
+
 def silence(reply: Message | None, seconds: float) -> str:
     """Why a node sent nothing that could be read."""
     if reply is None:
         return f"did not answer within {seconds:g} s"
-    return f"failed on its node: {reply.error.reason}"
+    return f"failed on its node: {reply.error.reason[:_LONGEST_REASON]}"
 
 
 def _read(

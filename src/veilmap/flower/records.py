@@ -10,16 +10,29 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from veilmap._util.plain import to_plain
-from veilmap.federation.messages import Broadcast, ClientId, Update
+from veilmap.federation.messages import (
+    LARGEST_WEIGHT,
+    MOST_CELLS,
+    Broadcast,
+    ClientId,
+    Update,
+)
+from veilmap.flower.fields import Fields, UnreadableError, array, parsed
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
 from veilmap.privacy.mechanisms import Mechanism
 
 ARRAYS, _FACTS = "arrays", "facts"
 
+# What a message may hold, far more than any of ours does.
+_MOST_USERS = 100_000  # of one node
+_LARGEST_COUNT = 2**62
+_LARGEST_REAL = 1e9  # a cell's side and the map's corner in metres, a filter's width
+_LONGEST_TEXT = 2**24  # a mechanism, a coordinate system, antennas
+_MOST_AXES = 3
 
-class UnreadableError(ValueError):
-    """A message that is not one of ours; its text says what is wrong with it."""
+# Arrays of an answer, a row for each user, and the fields of `Update` that they are.
+_SENT = {"heights": "height_gradient", "propagation": "theta_gradient"}
 
 
 @dataclass(frozen=True)
@@ -59,28 +72,34 @@ def question(
 
 
 def read_question(content: RecordDict) -> Question:
-    """What a node was sent."""
-    arrays, facts = _unpacked(content)
+    """What a node was sent; whether a training comes to such numbers, `Broadcast.check` says."""
     try:
-        rows, columns = facts["shape"]
-        x, y = facts["origin"]
-        crs = str(facts["crs"]) or None
-        grid = Grid(facts["cell-size"], (int(rows), int(columns)), (float(x), float(y)), crs)
-        radio_map = RadioMap.from_arrays(grid, {**facts, **arrays})
-        width = float(facts["filter-width"])
-        broadcast = Broadcast(int(facts["round"]), radio_map, int(facts["cohort"]), width)
-        mechanism = json.loads(facts["mechanism"]) if "mechanism" in facts else None
-        return Question(broadcast, tuple(json.loads(facts["users"])), mechanism)
-    except (KeyError, TypeError, ValueError) as error:
+        facts = Fields.of(content, _FACTS)
+        rows, columns = facts.wholes("shape", 2, 1, MOST_CELLS)
+        if rows * columns > MOST_CELLS:
+            raise UnreadableError(f"has a map of {rows * columns} cells")
+        x, y = facts.reals("origin", 2, -_LARGEST_REAL, _LARGEST_REAL)
+        size = facts.real("cell-size", 0, _LARGEST_REAL)
+        grid = Grid(size, (rows, columns), (x, y), facts.text("crs", _LONGEST_TEXT) or None)
+        radio_map = RadioMap.from_arrays(grid, {**facts.values, **_arrays_of(content)})
+        width = facts.real("filter-width", 0, _LARGEST_REAL)
+        counts = (facts.whole(name, 0, _LARGEST_COUNT) for name in ("round", "cohort"))
+        number, cohort = counts
+        mechanism = None
+        if "mechanism" in facts.values:
+            mechanism = parsed("mechanism", facts.text("mechanism", _LONGEST_TEXT))
+        users = tuple(facts.ids("users", _MOST_USERS))
+        return Question(Broadcast(number, radio_map, cohort, width), users, mechanism)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise UnreadableError(f"not a veilmap broadcast: {error}") from error
 
 
 def digest(content: RecordDict) -> str:
     """A digest of a broadcast, the same for all nodes that are sent the same one."""
     result = hashlib.sha256()
-    for name, array in sorted(content.array_records[ARRAYS].items()):
-        head = json.dumps([name, array.dtype, list(array.shape), array.stype, len(array.data)])
-        result.update(head.encode() + array.data)
+    for name, part in sorted(content.array_records[ARRAYS].items()):
+        head = json.dumps([name, part.dtype, list(part.shape), part.stype, len(part.data)])
+        result.update(head.encode() + part.data)
     facts = dict(content.config_records[_FACTS])
     facts.pop("users", None)  # each node has its own
     result.update(json.dumps(facts, sort_keys=True, default=bytes.hex).encode())
@@ -95,24 +114,27 @@ def answer(updates: Sequence[Update]) -> RecordDict:
         "weights": [update.weight for update in updates],
     }
     arrays = {
-        "heights": np.array([update.height_gradient for update in updates]),
-        "propagation": np.array([update.theta_gradient for update in updates]),
+        name: np.array([getattr(update, field) for update in updates])
+        for name, field in _SENT.items()
     }
     return _packed(arrays, facts)
 
 
 def read_answer(content: RecordDict) -> list[Update]:
-    """What the server was sent; values are checked later, with the round's sum."""
-    arrays, facts = _unpacked(content)
+    """What the server was sent; whether it fits the round, the round's sum says."""
     try:
-        users, weights = json.loads(facts["users"]), facts["weights"]
-        rows = zip(users, weights, arrays["heights"], arrays["propagation"], strict=True)
-        return [
-            Update(user, int(facts["round"]), int(weight), heights, theta)
-            for user, weight, heights, theta in rows
-        ]
+        facts = Fields.of(content, _FACTS)
+        users = facts.ids("users", _MOST_USERS)
+        number = facts.whole("round", -1, _LARGEST_COUNT)
+        weights = facts.wholes("weights", len(users), 1, LARGEST_WEIGHT)
+        if not users:
+            return []
+        stored = content.array_records[ARRAYS]
+        heights, theta = (array(name, stored.get(name), "<f8", 2) for name in _SENT)
+        rows = zip(users, weights, heights, theta, strict=True)
+        return [Update(user, number, weight, *gradients) for user, weight, *gradients in rows]
     except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableError(f"sent no update: {error}") from error
+        raise UnreadableError(f"sent something else than veilmap does: {error}") from error
 
 
 def names(users: Iterable[ClientId]) -> RecordDict:
@@ -123,12 +145,9 @@ def names(users: Iterable[ClientId]) -> RecordDict:
 def read_names(content: RecordDict) -> list[ClientId]:
     """The users of a node that introduced itself."""
     try:
-        users = json.loads(str(content[_FACTS]["users"]))
-    except (KeyError, TypeError, ValueError) as error:
+        return Fields.of(content, _FACTS).ids("users", _MOST_USERS)
+    except UnreadableError as error:
         raise UnreadableError(f"did not say whom it speaks for: {error}") from error
-    if not isinstance(users, list) or not all(isinstance(user, int | str) for user in users):
-        raise UnreadableError("did not say whom it speaks for")
-    return users
 
 
 def _packed(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> RecordDict:
@@ -136,10 +155,12 @@ def _packed(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> RecordDict:
     return RecordDict({ARRAYS: stored, _FACTS: ConfigRecord(facts)})
 
 
-def _unpacked(content: RecordDict) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    try:
-        arrays: Any = content[ARRAYS]
-        facts: Any = content[_FACTS]
-        return {name: array.numpy() for name, array in arrays.items()}, dict(facts)
-    except Exception as error:  # whatever a stranger's bytes make numpy say
-        raise UnreadableError(f"sent something else than veilmap does: {error}") from error
+def _arrays_of(content: RecordDict) -> dict[str, np.ndarray]:
+    """All arrays of real numbers of a message."""
+    found = {}
+    for name, stored in content.array_records[ARRAYS].items():
+        axes = len(stored.shape)
+        if axes > _MOST_AXES:
+            raise UnreadableError(f"has {name[:20]} of {axes} axes")
+        found[name] = array(name, stored, "<f8", axes)
+    return found

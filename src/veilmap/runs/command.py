@@ -121,7 +121,8 @@ def model_options(config: RunConfig, source: Source) -> list[str]:
     options["--calibrate"] = ",".join(settings["model"].calibrate) or None
     if settings["tiling"] is not None:
         options |= {"--tile": settings["tiling"].side, "--tile-margin": settings["tiling"].margin}
-    return [*_words(options), *participation_options(settings["participation"])]
+    robust = ["--robust"] if settings["robust"] else []
+    return [*_words(options), *robust, *participation_options(settings["participation"])]
 
 
 def participation_options(who: Participation) -> list[str]:

@@ -208,14 +208,16 @@ def _write_nodes(
     on_node: Callable[[int], None],
 ) -> None:
     """Every node's key, account, measurements and configuration; who they all are."""
-    number_of = {user: number % made.nodes for number, user in enumerate(data.users.tolist())}
+    users = data.users.tolist()
+    number_of = {user: number % made.nodes for number, user in enumerate(users)}
     whose = np.array([number_of[user] for user in data.user.tolist()])
-    public = {}
+    public, speak_for = {}, {}
     for number, node in enumerate(made.names):
         public[node] = enrol(new.key(node), new.account(node))
+        speak_for[node] = users[number :: made.nodes]
         _write_node(new, made, node, data.select(whose == number), common)
         on_node(number + 1)
-    write_roster(public, new.roster)
+    write_roster(public, new.roster, speak_for)
 
 
 def _write_app(new: Federation, made: Federation, grid: Grid, settings: Settings) -> None:

@@ -5,23 +5,24 @@ place that touches it. What nodes sign beside it travels in a record of our own 
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from cryptography.exceptions import UnsupportedAlgorithm
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
-from flwr.common import FitIns, FitRes, Parameters, bytes_to_ndarray, parameters_to_ndarrays
+from flwr.common import FitIns, Parameters
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
-from flwr.compat.common.recorddict_compat import recorddict_to_fitres
 from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
 from flwr.server.workflow.constant import Key as WorkflowKey
 from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 from flwr.serverapp import Grid as FlowerGrid
-from flwr.supercore.primitives.asymmetric import bytes_to_public_key
-from numpy.typing import NDArray
+from flwr.supercore.primitives.asymmetric import bytes_to_private_key, public_key_to_bytes
 
 from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.federation.engine import Gathered
@@ -30,14 +31,15 @@ from veilmap.federation.participation import Turnout
 from veilmap.federation.rounds import Training
 from veilmap.federation.server import OpenedSum, RoundSum
 from veilmap.flower import records
-from veilmap.flower.exchange import FlowerExchange, check_theta, silence
-from veilmap.flower.secagg import masking
+from veilmap.flower.exchange import FlowerExchange, check_theta
+from veilmap.flower.fields import Fields, UnreadableError
+from veilmap.flower.secagg import masking, replies, sharing
 from veilmap.flower.secagg.enrolment import Roster
-from veilmap.flower.secagg.session import AGREE, RECORD, Advert, Announcement, View
+from veilmap.flower.secagg.masking import masks
+from veilmap.flower.secagg.post import Post
+from veilmap.flower.secagg.session import RECORD, Announcement, introduction, seed_digest
 from veilmap.flower.secagg.whole_numbers import MODULUS, Scale
 from veilmap.privacy.mechanisms import Mechanism, PrivUnit
-
-Ask = Callable[[str, Mapping[int, RecordDict]], dict[int, Message]]
 
 
 @dataclass
@@ -71,19 +73,39 @@ class SecureExchange(FlowerExchange):
             self._next_session(), broadcast.round, broadcast.cohort, len(homes), least, digest
         )
         scale = Scale.of(self.mechanism, len(homes))
-        post = _Post(self._ask, self.deadline, self.roster, announced)
+        numbers = 2 + total.cells + total.parameters
+        post = Post(self._ask, self.deadline, self.roster, announced, numbers)
         masked = MaskedSum(post, questions, scale)
         came = masked.collect()
-        absent = {homes[node]: why for node, why in masked.problems.items()}
+        absent = {homes[node]: why for node, why in post.problems.items() if node not in came}
         remarks: dict[ClientId, str] = {}
 
-        def unmask() -> OpenedSum | None:
+        def note_rest() -> None:
+            remarks.update({homes[n]: why for n, why in post.problems.items() if n in came})
+            self._blamed |= post.blamed
+
+        def unmask() -> OpenedSum | str:
             opened = masked.unmask()
-            remarks.update({homes[n]: why for n, why in masked.problems.items() if n in came})
+            note_rest()
             return opened
+
+        note_rest()
 
         total.seal([user for user in asked if self._homes[user] in came], unmask)
         return Gathered(absent=absent, remarks=remarks)
+
+    def _speaks_for(self, node: int, content: RecordDict) -> list[ClientId]:
+        """The users that a node says are its own, if it is enrolled, and for them."""
+        users = super()._speaks_for(node, content)
+        signed = Fields.of(content, RECORD)
+        name = signed.text("name", replies.LONGEST_NAME)
+        signature = signed.values.get("signature")
+        if not self.roster.signed(name, signature, introduction(node, users)):
+            raise UnreadableError("did not sign whom it speaks for as a node of the roster")
+        others = set(users) - set(self.roster.users.get(name, users))
+        if others or len(users) != 1:
+            raise UnreadableError(f"{name} is not enrolled to speak for {len(users)} such users")
+        return users
 
     def _next_session(self) -> int:
         """A number that no session before had, in this process or another: milliseconds."""
@@ -118,13 +140,11 @@ class MaskedSum:
     ``post`` carries the messages of one session, ``questions`` are what nodes answer.
     """
 
-    def __init__(self, post: "_Post", questions: Mapping[int, RecordDict], scale: Scale) -> None:
-        self.problems = post.problems
+    def __init__(self, post: Post, questions: Mapping[int, RecordDict], scale: Scale) -> None:
         self._questions = dict(questions)
         self._scale = scale
         self._post = post
         self._state = WorkflowState()
-        self._results: list[tuple[Any, FitRes]] = []
         # All nodes see all keys, so that they can count them; weights travel inside the vector.
         self._protocol = SecAggPlusWorkflow(
             1.0,
@@ -147,18 +167,60 @@ class MaskedSum:
         came = self._play(protocol.collect_masked_vectors_stage)
         return set(state.active_node_ids) if came else set()
 
-    def unmask(self) -> OpenedSum | None:
-        """The sum, or None if too few nodes helped."""
-        nodes = len(self._state.active_node_ids)
-        try:
-            with np.errstate(all="ignore"):  # shares that do not fit give nonsense, seen below
-                if not self._play(self._protocol.unmask_stage):
-                    return None
-        except ValueError:  # shares that do not fit each other
-            return None
-        (mean,) = parameters_to_ndarrays(self._results[0][1].parameters)
+    def unmask(self) -> OpenedSum | str:
+        """The sum, or why there is none."""
+        state = self._state
+        here, gone = sorted(state.active_node_ids), state.sampled_node_ids - state.active_node_ids
+        lists = {Key.ACTIVE_NODE_ID_LIST: here, Key.DEAD_NODE_ID_LIST: sorted(gone)}
+        told = {node: ConfigRecord({Key.STAGE: Stage.UNMASK, **lists}) for node in here}
+        messages = [
+            Message(RecordDict({RECORD_KEY_CONFIGS: record}), node, MessageType.TRAIN)
+            for node, record in told.items()
+        ]
+        came = self._post.send_and_receive(messages)
+        if len(came) < self._post.announced.threshold:
+            return "too few nodes helped to unmask the sum"
+        secrets = self._recovered(came)
+        if len(secrets) < len(here) + len(gone):
+            return "the masks of the sum cannot be put together"
+        total = state.aggregate_ndarrays[1]
+        for mask in masks(secrets, here, self._post.adverts, total.shape):
+            total = total - mask
+        # Every number was moved up by the range, so that none is negative.
+        whole = total % MODULUS - len(here) * self._scale.largest
         asked = records.read_question(next(iter(self._questions.values())))
-        return self._scale.unpack(mean * nodes, nodes, asked.broadcast.radio_map.trained_cells)
+        cells = asked.broadcast.radio_map.trained_cells
+        opened = self._scale.unpack(whole.astype(np.float64), len(here), cells)
+        return opened or "the opened sum is not one of so many nodes"
+
+    def _recovered(self, came: Sequence[Message]) -> dict[int, bytes]:
+        """The secrets that open the masks, by node; who spoiled one is blamed."""
+        given: dict[int, dict[int, bytes]] = {}
+        for reply in came:
+            parts: Any = reply.content.config_records[RECORD_KEY_CONFIGS]
+            for owner, share in zip(parts[Key.NODE_ID_LIST], parts[Key.SHARE_LIST], strict=True):
+                given.setdefault(owner, {})[reply.metadata.src_node_id] = share
+        post, here = self._post, self._state.active_node_ids
+        threshold, wrong = post.announced.threshold, Counter[int]()
+        secrets = {}
+        for owner, shares in given.items():
+            fits = partial(_is_seed, post.seeds[owner])
+            if owner not in here:
+                fits = partial(_is_key_of, post.adverts[owner].mask_key)
+            secret, liars = sharing.recovered(shares, threshold, fits)
+            wrong.update(liars)
+            if secret is not None:
+                secrets[owner] = secret
+        # Of no more than may be dishonest: they may have been sent wrong shares themselves.
+        dishonest = post.announced.nodes - threshold
+        for node in (node for node, count in wrong.items() if count > dishonest):
+            post.note(node, Stage.UNMASK, "sent wrong shares", blame=True)
+        lost = set(given) - set(secrets)
+        if len(lost) <= dishonest:
+            for node in lost:
+                why = "sent its peers shares that do not fit each other"
+                post.note(node, Stage.SHARE_KEYS, why, blame=True)
+        return secrets
 
     def _play(self, stage: Callable[..., bool]) -> bool:
         return stage(self._post, self._context(), self._state)
@@ -181,142 +243,22 @@ class MaskedSum:
         nothing = FitIns(Parameters([], ""), {})
         proxies = [(SimpleNamespace(node_id=node), nothing) for node in self._questions]
 
-        def keep(_: int, results: list[Any], __: list[Any]) -> tuple[None, dict[str, Any]]:
-            self._results = results
-            return None, {}
-
         current = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
         return SimpleNamespace(
             state=RecordDict({MAIN_CONFIGS_RECORD: current, MAIN_PARAMS_RECORD: ArrayRecord()}),
-            strategy=SimpleNamespace(configure_fit=lambda *_: proxies, aggregate_fit=keep),
+            strategy=SimpleNamespace(configure_fit=lambda *_: proxies),
             client_manager=SimpleNamespace(num_available=lambda: len(proxies)),
         )
 
 
-@dataclass
-class _Post:
-    """Flower's grid as SecAgg+ uses it, for one session, with what nodes sign in it.
-
-    Replies that SecAgg+ could not read are left out and noted; it takes their nodes for gone.
-    """
-
-    ask: Ask
-    deadline: float
-    roster: Roster
-    announced: Announcement
-    problems: dict[int, str] = field(default_factory=dict)
-    _adverts: dict[int, Advert] = field(default_factory=dict, init=False)
-    _signatures: dict[int, bytes] = field(default_factory=dict, init=False)
-    _masked: list[int] = field(default_factory=list, init=False)
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> list[Message]:
-        """The sound replies to one stage; before the last one, nodes agree on what they saw."""
-        contents = {message.metadata.dst_node_id: message.content for message in messages}
-        stage = str(next(iter(contents.values())).config_records[RECORD_KEY_CONFIGS][Key.STAGE])
-        if stage == Stage.UNMASK:
-            agreed = self._agreed(contents)
-            contents = {node: contents[node] for node in contents if node in agreed}
-            beside = ConfigRecord({str(node): signature for node, signature in agreed.items()})
-        elif stage == Stage.SHARE_KEYS:
-            beside = ConfigRecord()
-            for node, advert in self._adverts.items():
-                beside[str(node)] = [advert.name.encode(), self._signatures[node]]
-        else:
-            beside = self.announced.record()
-            self._masked = list(contents)
-        for content in contents.values():
-            content.config_records[RECORD] = beside
-        return self._sound(stage, contents)
-
-    def _agreed(self, contents: Mapping[int, RecordDict]) -> dict[int, bytes]:
-        """The signatures of those who were told the same, by node."""
-        questions = {}
-        for node, content in contents.items():
-            asked = ConfigRecord(dict(content.config_records[RECORD_KEY_CONFIGS]))
-            asked[Key.STAGE] = AGREE
-            questions[node] = RecordDict({RECORD_KEY_CONFIGS: asked})
-        told: Any = next(iter(questions.values())).config_records[RECORD_KEY_CONFIGS]
-        here, gone = told[Key.ACTIVE_NODE_ID_LIST], told[Key.DEAD_NODE_ID_LIST]
-        view = View(self.announced, self._adverts, self._masked, here, gone).message()
-        agreed: dict[int, bytes] = {}
-        for reply in self._sound(AGREE, questions):
-            node = reply.metadata.src_node_id
-            signature: Any = reply.content.config_records[RECORD]["signature"]
-            if self.roster.signed(self._adverts[node].name, signature, view):
-                agreed[node] = signature
-            else:
-                self._note(node, AGREE, "signed another view than everybody was told")
-        return agreed
-
-    def _sound(self, stage: str, contents: Mapping[int, RecordDict]) -> list[Message]:
-        """The replies that can be used."""
-        replies = self.ask(MessageType.TRAIN, contents)
-        sound = []
-        for node, content in contents.items():
-            problem = _problem(replies.get(node), self.deadline, content)
-            if not problem and stage == Stage.SETUP:
-                problem = self._take_advert(node, replies[node].content)
-            if problem:
-                self._note(node, stage, problem)
-            else:
-                sound.append(replies[node])
-        return sound
-
-    def _take_advert(self, node: int, content: RecordDict) -> str:
-        """Keep a node's keys, or say why its peers would refuse them."""
-        keys: Any = content.config_records[RECORD_KEY_CONFIGS]
-        told: Any = content.config_records.get(RECORD, {})
-        name, signature = told.get("name"), told.get("signature")
-        if not isinstance(name, str):
-            return "sent keys without its name"
-        advert = Advert(node, name, keys[Key.PUBLIC_KEY_1], keys[Key.PUBLIC_KEY_2])
-        if not self.roster.signed(name, signature, advert.message(self.announced)):
-            return "sent keys that no enrolled node signed"
-        if name in {other.name for other in self._adverts.values()}:
-            return f"says that it is {name}, who is there already"
-        self._adverts[node], self._signatures[node] = advert, signature
-        return ""
-
-    def _note(self, node: int, stage: str, problem: str) -> None:
-        self.problems.setdefault(node, f"left at {stage.replace('_', ' ')}: {problem}")
+def _is_seed(digest: bytes, secret: bytes) -> bool:
+    return seed_digest(secret) == digest
 
 
-def _problem(reply: Message | None, seconds: float, asked: RecordDict) -> str:
-    """Why SecAgg+ cannot use a reply, or nothing."""
-    if reply is None or reply.has_error():
-        return silence(reply, seconds)
+def _is_key_of(public: bytes, secret: bytes) -> bool:
+    """Whether a secret is the private half of a node's key for masks."""
     try:
-        return "" if _is_readable(reply.content, asked) else "sent something else than was asked"
-    except Exception as error:  # whatever a stranger's bytes make the readers say
-        return f"sent something else than was asked: {error}"
-
-
-def _is_readable(content: RecordDict, asked: RecordDict) -> bool:
-    """Whether a reply has what its stage of SecAgg+ needs, so that no reader of it fails."""
-    request: dict[str, Any] = dict(asked.config_records[RECORD_KEY_CONFIGS])
-    if request[Key.STAGE] == AGREE:
-        return isinstance(content.config_records[RECORD]["signature"], bytes)
-    reply: dict[str, Any] = dict(content.config_records[RECORD_KEY_CONFIGS])
-    if request[Key.STAGE] == Stage.SETUP:
-        # A key that is none would make every other node fail.
-        keys = [bytes_to_public_key(reply[k]) for k in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
-        return len(keys) == 2
-    if request[Key.STAGE] == Stage.SHARE_KEYS:
-        # A node that leaves some out would give them another view than the others have.
-        named = {int(node) for node in request if node != Key.STAGE}
-        sent = reply[Key.DESTINATION_LIST]
-        return len(sent) == len(reply[Key.CIPHERTEXT_LIST]) == len(named) - 1 and set(sent) < named
-    if request[Key.STAGE] == Stage.UNMASK:
-        wanted = [*request[Key.ACTIVE_NODE_ID_LIST], *request[Key.DEAD_NODE_ID_LIST]]
-        return reply[Key.NODE_ID_LIST] == wanted and len(reply[Key.SHARE_LIST]) == len(wanted)
-    recorddict_to_fitres(content, True)
-    factor, masked = (bytes_to_ndarray(part) for part in reply[Key.MASKED_PARAMETERS])
-    radio_map = records.read_question(asked).broadcast.radio_map
-    count = 2 + radio_map.trained_cells + len(radio_map.theta)
-    return _are_masked(factor, 1) and _are_masked(masked, count)
-
-
-def _are_masked(numbers: NDArray[Any], count: int) -> bool:
-    return numbers.dtype == np.int64 and numbers.shape == (count,)
+        key = bytes_to_private_key(secret)
+        return public_key_to_bytes(key.public_key()) == public
+    except (AttributeError, TypeError, ValueError, UnsupportedAlgorithm):
+        return False

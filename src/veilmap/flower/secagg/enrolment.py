@@ -2,15 +2,18 @@
 
 A server that could name a node's peers could invent them, and a sum with invented peers is one
 upload. So every node has a *roster*, a text file with one public key a line as OpenSSH writes
-them, each followed by its node's name. It comes with the node's own key, by a way that does not
+them, each followed by its node's name, and by a JSON list of the users that the node speaks for
+where that is known beforehand. It comes with the node's own key, by a way that does not
 lead over the server, and is the same for everybody: owners of nodes compare its SHA-256.
 """
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -18,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from veilmap._util import files
 from veilmap.errors import ConfigurationError, PrivacyError
+from veilmap.federation.messages import ClientId
 from veilmap.flower.secagg import account as accounts
 from veilmap.privacy.mechanisms import Mechanism
 
@@ -30,26 +34,30 @@ class Roster:
     """The enrolled nodes' public keys by their names."""
 
     keys: Mapping[str, ec.EllipticCurvePublicKey] = field(repr=False)
+    users: Mapping[str, Collection[ClientId]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def load(cls, path: Path) -> "Roster":
         """Read a roster; every name and every key stands there once."""
-        keys: dict[str, ec.EllipticCurvePublicKey] = {}
+        keys: dict[str, Any] = {}
+        users: dict[str, Collection[ClientId]] = {}
         try:
             lines = files.existing(path).read_text(encoding="utf-8").splitlines()
             for line in filter(None, map(str.strip, lines)):
-                kind, text, name = line.split()
+                kind, text, name, *speaks_for = line.split(maxsplit=3)
                 key = serialization.load_ssh_public_key(f"{kind} {text}".encode())
                 if name in keys:
                     raise ValueError(f"{name} is there twice")
-                if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != _CURVE.name:
+                if not is_node_key(key):
                     raise ValueError("nodes have ECDSA keys of 384 bits")
                 keys[name] = key
-        except (ValueError, UnsupportedAlgorithm) as error:
+                if speaks_for:
+                    users[name] = _users_in(speaks_for[0])
+        except (ValueError, RecursionError, UnsupportedAlgorithm) as error:
             raise PrivacyError(f"the roster {path} is not a list of node keys: {error}") from error
         if len({as_text(key) for key in keys.values()}) < len(keys):
             raise PrivacyError(f"the roster {path} has one key under two names")
-        return cls(keys)
+        return cls(keys, users)
 
     def name_of(self, key: ec.EllipticCurvePublicKey) -> str:
         """Under which name a key is enrolled."""
@@ -112,6 +120,11 @@ class Enrolment:
         accounts.enter(self.account, self.owner, session, stage, mechanism)
 
 
+def is_node_key(key: object) -> bool:
+    """Whether a public key is of the kind that nodes have, for signatures and for masks."""
+    return isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name == _CURVE.name
+
+
 def write_key(path: Path) -> ec.EllipticCurvePublicKey:
     """Make a node's key pair in OpenSSH's format, ``path`` and ``path``.pub; the public half.
 
@@ -126,9 +139,22 @@ def write_key(path: Path) -> ec.EllipticCurvePublicKey:
     return public
 
 
-def write_roster(keys: Mapping[str, ec.EllipticCurvePublicKey], path: Path) -> None:
-    """Write the roster of a federation: each node's public key by its name."""
-    files.write_text("".join(f"{as_text(key)} {name}\n" for name, key in keys.items()), path)
+def write_roster(
+    keys: Mapping[str, ec.EllipticCurvePublicKey],
+    path: Path,
+    users: Mapping[str, Sequence[ClientId]] | None = None,
+) -> None:
+    """Write the roster of a federation: each node's public key by its name, and its users."""
+    ends = {name: f" {json.dumps(own)}" for name, own in (users or {}).items()}
+    lines = (f"{as_text(key)} {name}{ends.get(name, '')}\n" for name, key in keys.items())
+    files.write_text("".join(lines), path)
+
+
+def _users_in(text: str) -> Collection[ClientId]:
+    users = json.loads(text)
+    if not isinstance(users, list) or not all(type(user) in (int, str) for user in users):
+        raise ValueError("after a name stands a list of users")
+    return users
 
 
 def as_text(key: ec.EllipticCurvePublicKey) -> str:

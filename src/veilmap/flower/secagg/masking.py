@@ -7,7 +7,7 @@ enrolment and helps only where they saw what it saw (`session` says who signs wh
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -19,17 +19,30 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
-from flwr.common.secure_aggregation.crypto.symmetric_encryption import decrypt
+from flwr.common.secure_aggregation.crypto.symmetric_encryption import (
+    decrypt,
+    generate_shared_key,
+)
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_STATE as STATE
+from flwr.common.secure_aggregation.secaggplus_utils import share_keys_plaintext_separate
 from flwr.compat.common.recorddict_compat import fitres_to_recorddict
+from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 
 from veilmap._util.arrays import Floats, Ints
 from veilmap.errors import PrivacyError
 from veilmap.flower import records
 from veilmap.flower.secagg import sharing
 from veilmap.flower.secagg.enrolment import Enrolment
-from veilmap.flower.secagg.session import AGREE, RECORD, Advert, Announcement, View
+from veilmap.flower.secagg.session import (
+    AGREE,
+    RECORD,
+    UNOPENED,
+    Advert,
+    Announcement,
+    View,
+    seed_digest,
+)
 from veilmap.flower.secagg.whole_numbers import MODULUS, Scale
 from veilmap.privacy.mechanisms import Mechanism
 
@@ -201,7 +214,10 @@ def _share_keys(turn: _Turn) -> Message:
     _check_adverts(adverts, turn)
     turn.enter(announced.session, Stage.SHARE_KEYS)
     turn.remember("adverts", [advert.plain() for advert in adverts])
-    return turn.proceed()
+    reply = turn.proceed()
+    seed: Any = turn.context.state.config_records[STATE]["rd_seed"]
+    reply.content.config_records[RECORD] = ConfigRecord({"seed": seed_digest(seed)})
+    return reply
 
 
 def _is_pair(value: Any) -> bool:
@@ -234,7 +250,10 @@ def _answer(turn: _Turn) -> Message:
             f"the server forwards shares of {len(peers)} peers: with this node they are fewer than"
             f" the {announced.threshold} that the sum needs"
         )
-    _check_shares(turn, peers)
+    unopened = _unopened(turn, peers)
+    if unopened:  # nothing is paid for, and no data are looked at
+        content = RecordDict({RECORD: ConfigRecord({UNOPENED: unopened})})
+        return Message(content, reply_to=turn.message)
     try:
         broadcast = records.read_question(turn.message.content).broadcast
         same = records.digest(turn.message.content) == announced.broadcast
@@ -247,16 +266,24 @@ def _answer(turn: _Turn) -> Message:
     return reply
 
 
-def _check_shares(turn: _Turn, peers: Collection[int]) -> None:
-    """Open all shares before anything is paid for; Flower opens them after the answer."""
+def _unopened(turn: _Turn, peers: Collection[int]) -> list[int]:
+    """The peers whose shares are none; Flower opens them after the answer, and fails then."""
     state: Any = turn.context.state.config_records[STATE]
     secrets = dict(zip(state["ss2_dict:K"], state["ss2_dict:V"], strict=True))
+    sizes = [len(state[f"{kind}_share_dict:V"][0]) for kind in ("rd_seed", "sk1")]
     sealed = turn.asked.get(Key.CIPHERTEXT_LIST)
-    try:
-        for peer, text in zip(peers, sealed or [], strict=True):
-            decrypt(secrets[peer], text)
-    except (InvalidToken, KeyError, TypeError, ValueError) as error:
-        raise PrivacyError("the server forwards shares that cannot be opened") from error
+    if not isinstance(sealed, list) or len(sealed) != len(peers):
+        raise PrivacyError("the server forwards no share of each peer")
+    bad = []
+    for peer, text in zip(peers, sealed, strict=True):
+        try:
+            opened = share_keys_plaintext_separate(decrypt(secrets[peer], text))
+        except (InvalidToken, KeyError, TypeError, ValueError):
+            opened = (-1, -1, b"", b"")
+        *ends, seed, key = opened
+        if ends != [peer, turn.me] or [len(seed), len(key)] != sizes:
+            bad.append(peer)
+    return bad
 
 
 def _agree(turn: _Turn) -> Message:
@@ -323,6 +350,28 @@ def pseudo_random(seed: bytes, bound: int, shapes: list[tuple[int, ...]]) -> lis
         words = np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8")
         masks.append((words & np.uint64(bound - 1)).astype(np.int64).reshape(shape))
     return masks
+
+
+def masks(
+    secrets: Mapping[int, bytes],
+    here: Collection[int],
+    adverts: Mapping[int, Advert],
+    shape: tuple[int, ...],
+) -> Iterator[Ints]:
+    """What is left of masks on a sum over the nodes ``here``: their own, and with those gone.
+
+    ``secrets`` are the seeds of the former and the private keys of the latter.
+    """
+    for node, secret in secrets.items():
+        if node in here:
+            # The first of two shapes: SecAgg+ masks a factor before the vector.
+            yield pseudo_random(secret, MODULUS, [(1,), shape])[1]
+            continue
+        own = bytes_to_private_key(secret)
+        for peer in here:
+            shared = generate_shared_key(own, bytes_to_public_key(adverts[peer].mask_key))
+            mask = pseudo_random(shared, MODULUS, [(1,), shape])[1]
+            yield -mask if node > peer else mask
 
 
 _CLIENT = "flwr.client.mod.secure_aggregation.secaggplus_mod"

@@ -23,6 +23,7 @@ from veilmap.errors import PrivacyError
 
 RECORD = "veilmap.session"  # beside Flower's own records of SecAgg+
 AGREE = "agree"
+UNOPENED = "unopened"  # peers whose shares a node could not open, in place of its masked vector
 
 _PURPOSE = "veilmap secure sum 1"  # no signature of ours can be taken for another's
 
@@ -89,6 +90,16 @@ class View:
         adverts = [self.adverts[node].plain() for node in sorted(self.adverts)]
         nodes = (sorted(self.masked), sorted(self.here), sorted(self.gone))
         return _message("view", astuple(self.announced), adverts, *nodes)
+
+
+def introduction(node: int, users: Sequence[int | str]) -> bytes:
+    """What a node signs when it says whom it speaks for."""
+    return _message("speaks for", node, list(users))
+
+
+def seed_digest(seed: bytes) -> bytes:
+    """What a node says of the seed of its own mask when it shares it, to know it again by."""
+    return hashlib.sha256(b"veilmap seed" + seed).digest()
 
 
 def _message(kind: str, *parts: Any) -> bytes:

@@ -6,11 +6,12 @@ nodes that takes each of them seconds a round. Here numbers are taken modulo the
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _PRIME = 2**521 - 1
 _CHUNK = 64  # bytes of the secret in a number
 _NUMBER = 66  # bytes of a number below the prime
+_TRIES = 100  # to find those that are right among shares of which some are wrong
 _INDEX = 4  # bytes that say whose share it is, and how long the secret is
 
 
@@ -53,6 +54,48 @@ def combine_shares(share_list: Sequence[bytes]) -> bytes:
     if length > len(framed) - _INDEX:
         raise ValueError("the shares do not belong together")
     return framed[_INDEX : _INDEX + length]
+
+
+def recovered(
+    shares: Mapping[int, bytes], threshold: int, fits: Callable[[bytes], bool]
+) -> tuple[bytes | None, set[int]]:
+    """The secret that ``fits``, of shares by who gave them, and who gave wrong ones.
+
+    All shares together give it only if all are right. If some are not, so many of them as are
+    needed are tried without the others, until these are among the others.
+    """
+    secret = _fitting([*shares.values()], fits)
+    if secret is not None:
+        return secret, set()
+    givers = sorted(shares)
+    for used in _choices(givers, threshold):
+        secret = _fitting([shares[giver] for giver in used], fits)
+        if secret is not None:
+            known = [shares[giver] for giver in used[1:]]
+            others = set(givers) - set(used)
+            return secret, {o for o in others if _fitting([*known, shares[o]], fits) is None}
+    return None, set()
+
+
+def _choices(givers: Sequence[int], threshold: int) -> Iterator[Sequence[int]]:
+    """Ways to take so many: without a few neighbours each, then at random."""
+    around, spare = [*givers, *givers], len(givers) - threshold
+    if spare <= 0:
+        return
+    for start in range(0, len(givers), spare):
+        yield around[start : start + threshold]
+    generator = secrets.SystemRandom()
+    for _ in range(_TRIES):
+        yield generator.sample(givers, threshold)
+
+
+def _fitting(shares: Sequence[bytes], fits: Callable[[bytes], bool]) -> bytes | None:
+    """What shares give together, if it is what was looked for."""
+    try:
+        secret = combine_shares(shares)
+    except ValueError:
+        return None
+    return secret if fits(secret) else None
 
 
 def _weights_at_0(places: Sequence[int]) -> list[int]:

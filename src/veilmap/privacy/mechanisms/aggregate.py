@@ -48,6 +48,7 @@ ROOM = 1 / 16
 
 # Until `fitted` chooses: levels and bits that suit few users.
 _LEVELS, _BITS = 1024, 32
+_CERTAINTY = 50.0  # t: honest sums are taken for impossible with a probability below e^(−t)
 _ROUNDINGS = 8  # that a mean is taken over
 _PARAMETER_BYTES = 4  # of each number that is no cell's: they are few, and all users' agree
 
@@ -267,6 +268,21 @@ class AggregateGaussian(PrivateMechanism):
         axes = at_100_m(laws, len(propagation) - 2 * laws)
         theta = axes @ propagation * self._theta_scale
         return np.rint(np.append(heights, theta) / self._unit(weight))
+
+    def is_possible(self, heights: Floats, theta: Floats, answers: int, cohort: int) -> bool:
+        """Whether all contributions at their bounds, and noise, reach so far.
+
+        The norm of n shares of noise in k numbers exceeds σ √n (√k + √(2 t)) with a probability
+        below e^(−t).
+        """
+        deviation = self.share_deviation(len(heights), len(theta), cohort) * math.sqrt(answers)
+        parts = ((self.centred(heights), self._heights_share), (theta, self.theta_share))
+        for values, share in parts:
+            longest = answers * math.sqrt(self._limit(share, len(values)))
+            longest += deviation * (math.sqrt(len(values)) + math.sqrt(2 * _CERTAINTY))
+            if not np.linalg.norm(values) <= longest:
+                return False
+        return True
 
     def centred(self, heights: Floats) -> Floats:
         """Sums modulo 2^bits as the numbers nearest to 0."""

@@ -44,6 +44,7 @@ class GeometryAligned(BudgetedNoise):
     title = "Geometry-aligned noise"
     needs_positions = True
     sums_in_place = True
+    unevenness = 32.0  # a plane that leans into a corner comes to 8
     guarantee = NoGuarantee(
         "it is obfuscation: the noise's variance follows the private gradient and position, and"
         " cells with σ = 0 leave exactly; θ's gradient leaves without noise"

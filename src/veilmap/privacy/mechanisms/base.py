@@ -179,6 +179,10 @@ class Mechanism(ABC):
         """How many of ``cohort`` must have answered before their sum may be opened."""
         return 1
 
+    def is_possible(self, heights: Floats, theta: Floats, answers: int, cohort: int) -> bool:
+        """Whether so many honest answers of a cohort can have such an opened sum."""
+        return True
+
     def largest_upload(self, cells: int) -> float:
         """A norm that no honest upload exceeds, for servers that screen what they get."""
         return 10 * self.clip

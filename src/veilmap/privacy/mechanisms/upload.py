@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +29,9 @@ from veilmap.privacy.noise import Draw
 # A user whose gradient vanishes still sends noise, as if its norm were this share of the
 # clip: an upload of zeros would say that the user sees nothing the map does not know.
 LEAST_NORM = 0.01
+
+_ROUNDING = 1e-6  # of norms that are compared
+_CERTAINTY = 50.0  # t: honest uploads are refused with a probability below e^(−t)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +197,10 @@ class NoNoise(UploadNoise):
         """Clipped gradients, each weighted by its links."""
         return Summand(self.clip)
 
+    def largest_upload(self, cells: int) -> float:
+        """The clip, but for rounding."""
+        return self.clip * (1 + _ROUNDING)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetedNoise(UploadNoise):
@@ -203,6 +211,7 @@ class BudgetedNoise(UploadNoise):
     )
 
     perturbs_uploads = True
+    unevenness: ClassVar[float] = 1.0  # s: largest variance of a cell over their mean
 
     @property
     def _noisy(self) -> str:
@@ -220,8 +229,14 @@ class BudgetedNoise(UploadNoise):
         return self.noise_budget * energies
 
     def largest_upload(self, cells: int) -> float:
-        """Ten times the root-mean-square norm at the clip: √(1 + μ) C."""
-        return 10 * self.clip * (1 + self.noise_budget) ** 0.5
+        """C and √μ C (1 + √(2 t s/M)), which noise exceeds with a probability below e^(−t).
+
+        No cell has more than s times the mean variance, and a norm varies no more than along its
+        steepest direction (Gaussian concentration). Never more than ten times √(1 + μ) C.
+        """
+        spread = (2 * _CERTAINTY * self.unevenness / cells) ** 0.5
+        largest = self.clip * (1 + _ROUNDING + self.noise_budget**0.5 * (1 + spread))
+        return min(largest, 10 * self.clip * (1 + self.noise_budget) ** 0.5)
 
 
 @plain
