@@ -1,12 +1,14 @@
 """What happened, round by round."""
 
 import csv
+import io
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from veilmap._util import files
+from veilmap._util import files, limits, reading
+from veilmap._util.plain import DAMAGED
 from veilmap.errors import DataError
 
 
@@ -54,22 +56,32 @@ def published(row: HistoryRow, seed: int | None) -> HistoryRow:
 
 def save(rows: Iterable[HistoryRow], path: Path) -> None:
     """Write the rows as CSV."""
-    with files.replacing(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(HistoryRow)])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [field.name for field in fields(HistoryRow)])
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    files.write_text(text.getvalue(), path, secret=True)
 
 
 def load(path: Path) -> list[HistoryRow]:
     """Read what `save` wrote."""
+    content = reading.read_bytes(path, limits.JSON_BYTES, follow=False)
     try:
-        with files.existing(path).open(newline="") as file:
-            return [
-                HistoryRow(**{f.name: f.type(row[f.name]) for f in fields(HistoryRow)})  # type: ignore[operator]
-                for row in csv.DictReader(file)
-            ]
-    except (KeyError, TypeError, ValueError) as error:
+        return [
+            HistoryRow(**{f.name: f.type(row[f.name]) for f in fields(HistoryRow)})  # type: ignore[operator]
+            for row in csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
+        ]
+    except (csv.Error, *DAMAGED) as error:
         raise DataError(f"{path} is not a veilmap history") from error
+
+
+def noted(reasons: Iterable[str]) -> str:
+    """What a row notes, of each reason and in all no more than can be read back."""
+    shown = [files.printable(reason, limits.REASON_LETTERS) for reason in reasons]
+    text = "; ".join(shown)
+    if len(text) <= limits.NOTE_LETTERS:
+        return text
+    return text[: limits.NOTE_LETTERS].rpartition("; ")[0] + f"; … ({len(shown)} notes in all)"
 
 
 def last_mae(rows: Iterable[HistoryRow]) -> float:

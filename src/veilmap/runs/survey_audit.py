@@ -1,6 +1,5 @@
 """What an audit of a survey has written down, read as if a stranger had written it."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
@@ -9,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veilmap._util import checks
+from veilmap._util import checks, reading
 from veilmap._util.plain import DAMAGED
 from veilmap.attacks import PriorOnly
 from veilmap.auditing.measured import DISTANCES, Measured
@@ -87,7 +86,7 @@ class SurveyAudit:
     def read(cls, path: Path, digest: str) -> "SurveyAudit | None":
         """The audit of the survey of that digest; None where there is none or it is damaged."""
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = reading.read_json(path)
             if content["survey"] != digest:
                 return None
             members, planted = content.get("membership"), content.get("canaries")

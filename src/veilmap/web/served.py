@@ -1,6 +1,5 @@
 """One opened run or survey with what is made of it for the page."""
 
-import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any, ClassVar
 from numpy.typing import ArrayLike
 
 from veilmap import layers
+from veilmap._util import reading
 from veilmap._util.ids import Id
 from veilmap.errors import VeilmapError
 from veilmap.geometry.grid import Grid
@@ -162,7 +162,7 @@ class ServedRun(Served, OpenRun):
             path = folder / "audit" / "audit.json"
             try:
                 if path.stat().st_mtime_ns > self.version[1]:
-                    point = _point(run, self.label, json.loads(path.read_text()))
+                    point = _point(run, self.label, reading.read_json(path, follow=False))
                     return replace(point, study=self.study or None)
             except (OSError, ValueError, KeyError, TypeError, StopIteration):
                 continue  # there is none, or somebody has changed it

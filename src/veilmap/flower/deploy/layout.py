@@ -154,8 +154,8 @@ def init(
             "nodes",
         )
     made = Federation(folder.resolve(), host, port or _free_port(nodes), nodes)
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)  # before any key is in it
+    files.make_folder(folder, secret=True)
+    folder.chmod(0o700)  # also one that was there, before any key is in it
     tls = folder / "certificates"
     certificates.write_authority(tls)
     certificates.write_server(tls, _names(host), days)
@@ -184,7 +184,6 @@ def init(
 def _write_node(made: Federation, node: str, data: Measurements, common: Settings) -> None:
     """A node's measurements and its configuration."""
     file = made.folder / "data" / f"{node}.parquet"
-    file.parent.mkdir(exist_ok=True)
     data.save(file)
     settings = {"data": str(file)} | common
     if "roster" in common:  # the server sees only sums

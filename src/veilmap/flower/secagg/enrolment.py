@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from veilmap._util import files
+from veilmap._util import files, limits, reading
 from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.flower.secagg import account as accounts
 from veilmap.privacy.mechanisms import Mechanism
@@ -36,7 +36,7 @@ class Roster:
         """Read a roster; every name and every key stands there once."""
         keys: dict[str, ec.EllipticCurvePublicKey] = {}
         try:
-            lines = files.existing(path).read_text(encoding="utf-8").splitlines()
+            lines = reading.read_bytes(path, limits.DESCRIPTION_BYTES).decode().splitlines()
             for line in filter(None, map(str.strip, lines)):
                 kind, text, name = line.split()
                 key = serialization.load_ssh_public_key(f"{kind} {text}".encode())
@@ -86,7 +86,8 @@ class Enrolment:
     def load(cls, key: Path, roster: Path, account: Path) -> "Enrolment":
         """What a node's configuration names."""
         try:
-            own = serialization.load_ssh_private_key(files.existing(key).read_bytes(), None)
+            content = reading.read_bytes(key, limits.DESCRIPTION_BYTES)
+            own = serialization.load_ssh_private_key(content, None)
         except (ValueError, UnsupportedAlgorithm) as error:
             raise PrivacyError(f"{key} is not a node's private key: {error}") from error
         if not isinstance(own, ec.EllipticCurvePrivateKey):
