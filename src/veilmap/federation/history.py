@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -67,12 +67,20 @@ def load(path: Path) -> list[HistoryRow]:
     """Read what `save` wrote."""
     content = reading.read_bytes(path, limits.JSON_BYTES, follow=False)
     try:
+        text = io.StringIO(content.decode(), newline="")
         return [
             HistoryRow(**{f.name: f.type(row[f.name]) for f in fields(HistoryRow)})  # type: ignore[operator]
-            for row in csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
+            for row in _dictionaries(text)
         ]
     except (csv.Error, *DAMAGED) as error:
         raise DataError(f"{path} is not a veilmap history") from error
+
+
+def _dictionaries(text: io.StringIO) -> Iterator[dict[str, str]]:
+    reader = csv.DictReader(text, strict=True)
+    if reader.fieldnames != [field.name for field in fields(HistoryRow)]:
+        raise ValueError("other columns")
+    return reader
 
 
 def noted(reasons: Iterable[str]) -> str:
