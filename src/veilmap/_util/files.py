@@ -54,7 +54,8 @@ def replacing(path: Path, *, secret: bool = False) -> Iterator[Path]:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         os.close(handle)
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # why it could not be written is said already
+            temporary.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path, *, secret: bool = False) -> None:

@@ -30,10 +30,7 @@ def unreadable_as(path: Path, format_name: str) -> Iterator[None]:
         yield
     except VeilmapError:
         raise
-    except (
-        pa.ArrowException, ArithmeticError, LookupError, MemoryError, OSError, RuntimeError,
-        TypeError, ValueError,
-    ) as error:  # fmt: skip
+    except Exception as error:  # of many kinds, some of them private
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{path} cannot be read as {format_name}: {reason}") from None
 
@@ -56,6 +53,9 @@ def read(
             f" it has {files.printable(', '.join(names))}"
         )
     wanted = [*required, *(name for name in optional if name in names)]
+    for name in wanted:
+        if names.count(name) > 1:
+            raise DataError(f"{path} has the column {name} more than once")
     if table is None:
         table = read_parquet(path, wanted)
     return {name: _column(path, kind, name, table.column(name)) for name in wanted}

@@ -72,8 +72,8 @@ class RunFolder:
             try:
                 yield
             finally:
-                lock.unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # there is a run in it now, or something else
+                    lock.unlink(missing_ok=True)
                     self.path.rmdir()
 
     def check_free(self) -> None:
@@ -116,7 +116,8 @@ class RunFolder:
         }
         archives.save(self._of_round("checkpoints", point.state.round), arrays)
         for old in self._checkpoints()[:-_KEPT_CHECKPOINTS]:
-            old.unlink()
+            with contextlib.suppress(OSError):  # the new one is what counts
+                old.unlink()
 
     def load_checkpoint(self, grid: Grid) -> Checkpoint | None:
         """The newest checkpoint, or None where there is none yet; for who holds the lock."""

@@ -45,7 +45,7 @@ class Roster:
                 if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != _CURVE.name:
                     raise ValueError("nodes have ECDSA keys of 384 bits")
                 keys[name] = key
-        except (ValueError, UnsupportedAlgorithm) as error:
+        except (ValueError, NotImplementedError, UnsupportedAlgorithm) as error:
             raise PrivacyError(f"the roster {path} is not a list of node keys: {error}") from error
         if len({as_text(key) for key in keys.values()}) < len(keys):
             raise PrivacyError(f"the roster {path} has one key under two names")
@@ -88,7 +88,7 @@ class Enrolment:
         try:
             content = reading.read_bytes(key, limits.DESCRIPTION_BYTES)
             own = serialization.load_ssh_private_key(content, None)
-        except (ValueError, UnsupportedAlgorithm) as error:
+        except (ValueError, NotImplementedError, UnsupportedAlgorithm) as error:
             raise PrivacyError(f"{key} is not a node's private key: {error}") from error
         if not isinstance(own, ec.EllipticCurvePrivateKey):
             raise PrivacyError(f"{key} is not an ECDSA key: make one with ssh-keygen -t ecdsa")
