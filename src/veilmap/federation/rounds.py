@@ -293,5 +293,5 @@ def _row(
         "refused": len(total.refused),
         "opened": int(total.opens),
         "upload_bytes": total.upload_bytes(mechanism),
-        "notes": noted(filter(None, [total.why_shut, *named])),
+        "notes": noted(filter(None, [*total.why_shut.split("; "), *named])),
     }
