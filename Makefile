@@ -7,7 +7,7 @@ LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 OUT    ?= veilmap-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-slow test-mutants bench bench-allocation lint types page page-types lock sbom audit-deps browser clean
+.PHONY: help demo test test-faults test-slow test-mutants fuzz bench bench-allocation lint types page page-types lock sbom audit-deps browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test-slow: $(VENV)/.installed-dev  ## Run larger cases of some tests (four minut
 
 test-mutants: $(VENV)/.installed-dev  ## Break privacy-critical lines one by one and see a test fail (eight minutes)
 	$(BIN)/python tests/mutants.py
+
+fuzz: $(VENV)/.installed-dev  ## Feed damaged files to every reader (ten minutes); FUZZ='--minutes 1 parquet'
+	$(BIN)/python tests/fuzz.py $(FUZZ)
 
 lint: $(VENV)/.installed-lint  ## Check style and import rules (needs only the linters)
 	$(BIN)/ruff check .

@@ -152,3 +152,63 @@ def test_a_secret_is_its_owners_alone_from_the_first_byte_on(tmp_path):
         temporary.write_text("secret")
         assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+# ---- Folders and names
+
+
+def test_new_folders_are_durable_each_in_the_one_above(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino) or fsync(handle)
+    )
+    files.write_text("x", tmp_path / "a" / "b" / "kept.txt")
+    for folder in (tmp_path, tmp_path / "a", tmp_path / "a" / "b"):
+        assert folder.stat().st_ino in synced
+
+
+def test_what_is_secret_is_the_owners_alone_from_the_first_byte_on_with_its_folders(tmp_path):
+    umask = os.umask(0)
+    try:
+        with files.replacing(tmp_path / "a" / "b" / "key", secret=True) as temporary:
+            assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
+        with files.open_log(tmp_path / "logs" / "log"), files.locked(tmp_path / "c" / ".lock"):
+            made = list(tmp_path.rglob("*"))
+    finally:
+        os.umask(umask)
+    assert len(made) == 7
+    for path in made:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_only_what_killed_writers_have_left_is_removed(tmp_path):
+    ours, others = tmp_path / "ours", tmp_path / "others"
+    ours.mkdir()
+    others.mkdir()
+    left = ".veilmap-0123456789abcdef.part.npz"
+    for name in (".my-notes", ".aws-credentials", f"{left}.txt.old", ".veilmap-01.part", "a.npz"):
+        (ours / name).write_text("kept")
+    (others / left).write_text("kept")
+    (ours / "link").symlink_to(others)
+    (ours / left.replace("0", "1")).symlink_to(others / left)
+    (ours / left.replace("0", "2")).mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    (ours / left).write_text("half a file")
+    (ours / ".veilmap-0123456789abcdef.part").write_text("half a file")
+    with files.replacing(ours / "written.nc") as temporary:  # by somebody who lives
+        temporary.write_text("whole")
+        files.remove_unfinished(ours)
+        files.remove_unfinished(ours / "link")
+        assert temporary.exists()
+    (ours / "written.nc").unlink()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_lock_is_neither_a_link_to_something_else_nor_a_pipe(tmp_path):
+    (tmp_path / "key").write_text("precious")
+    (tmp_path / "link").symlink_to("key")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with refused(DataError, tmp_path / name), files.locked(tmp_path / name):
+            pass
+    assert (tmp_path / "key").read_text() == "precious"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import flat
 import veilmap as vm
 from refusals import refused
+from veilmap.data import table_files
 from veilmap.data.folders import (
     MeasurementFolder,
     open_crowd,
@@ -105,11 +106,11 @@ def test_a_folder_loads_as_the_table(table, folder):
 
 
 def test_only_one_file_is_read_at_a_time(folder, monkeypatch):
-    import pyarrow.parquet
-
     crowd, read = MeasurementFolder(folder), []
-    real = pyarrow.parquet.read_table
-    monkeypatch.setattr(pyarrow.parquet, "read_table", lambda file: read.append(file) or real(file))
+    real = table_files.read_parquet
+    monkeypatch.setattr(
+        table_files, "read_parquet", lambda file, names: read.append(file) or real(file, names)
+    )
     blocks = crowd.blocks(5)
     next(blocks)
     assert len(read) == 1

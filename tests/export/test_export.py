@@ -2,6 +2,7 @@
 
 import csv
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -18,6 +19,7 @@ from rasterio.warp import transform
 import veilmap as vm
 from refusals import refused
 from veilmap import export, layers
+from veilmap._util import seals
 from veilmap.errors import ConfigurationError, DataError, MissingExtraError
 from veilmap.export.contours import contour_lines, round_levels
 
@@ -338,3 +340,39 @@ def test_what_is_not_installed_is_named(tmp_path, monkeypatch, module, name):
     with refused(MissingExtraError, module, extra="geo"):
         export.write(numbered(), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+_ON_A_FULL_DISK = """
+import resource, signal, sys
+import numpy as np, veilmap as vm
+from veilmap import export, layers
+layer = layers.obstacle_heights(vm.RadioMap(vm.Grid(3.0, (100, 100)), np.arange(1e4) % 30))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+try:
+    export.write(layer, sys.argv[1])
+except vm.VeilmapError as error:
+    sys.exit(str(error))
+"""
+
+
+@pytest.mark.parametrize("ending", ["tif", "nc", "png", "geojson"])
+@pytest.mark.parametrize("room", [0, 500])
+def test_on_a_full_disk_the_good_file_stays(tmp_path, ending, room):
+    export.write(layers.obstacle_heights(a_map()), tmp_path / f"a.{ending}")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    command = [sys.executable, "-c", _ON_A_FULL_DISK, str(tmp_path / f"a.{ending}"), str(room)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert f"cannot write {tmp_path / 'a'}" in done.stderr
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("ending", ["tif", "nc", "geojson"])
+def test_exports_carry_a_checksum(tmp_path, ending):
+    export.write(layers.obstacle_heights(a_map()), tmp_path / f"a.{ending}")
+    whole = (tmp_path / f"a.{ending}").read_bytes()
+    seals.check(whole, "a")
+    with refused(DataError):
+        seals.check(whole[:-1] + bytes([whole[-1] ^ 1]), "a")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -453,8 +454,8 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(half_run, monkeypatch):
     folder = options["out"] / "checkpoints"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with monkeypatch.context() as patch:
-        patch.setattr(np, "savez", full)
-        with refused(DataError, folder, "No space left on device"):
+        patch.setattr(Path, "write_bytes", full)
+        with refused(DataError, options["out"], "No space left on device"):
             flat.train(data, scene.grid, resume=True, checkpoint_every=2, **options)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     flat.train(data, scene.grid, resume=True, **options)

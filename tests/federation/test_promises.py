@@ -11,6 +11,7 @@ from scipy.ndimage import gaussian_filter
 import flat
 import veilmap as vm
 from refusals import refused
+from sealing import reseal
 from veilmap.errors import ConfigurationError, DataError, PrivacyError, RunFolderError
 from veilmap.federation import SeenSum
 from veilmap.federation.run_folder import RunFolder
@@ -241,17 +242,50 @@ def test_a_seeded_run_resumes_to_the_same_bits_and_pays_once(town, tmp_path):
     assert resumed.history[-1].epsilon == straight.history[-1].epsilon
 
 
-def test_a_resumed_run_with_fresh_noise_pays_for_what_it_opens_again(town, tmp_path):
+def test_a_killed_run_with_fresh_noise_opens_no_sum_again_that_it_has_kept(town, tmp_path):
     scene, data = town
     options = {"mechanism": PROMISE, "rounds": 10}
     interrupted(data, scene.grid, tmp_path / "run", **options)
     ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
     assert dict(ledger["spent"]) == dict.fromkeys(range(12), 7)
     resumed = flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
-    # Rounds 6 and 7 were opened twice: two rounds fewer can be afforded.
-    assert len(resumed.history) == 8
-    assert "stopped after 8 of 10 rounds" in resumed.stopped
+    assert len(resumed.history) == 10
+    assert not resumed.stopped
     assert resumed.history[-1].epsilon <= 8.0
+    ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
+    assert dict(ledger["spent"]) == dict.fromkeys(range(12), 10)
+
+
+def test_a_resumed_run_with_fresh_noise_pays_for_what_it_opens_again(town, tmp_path, monkeypatch):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10}
+
+    def killed(self, point):
+        if point.state.round == 7:  # its sum is paid for and opened
+            raise KeyboardInterrupt
+        save(self, point)
+
+    save = RunFolder.save_checkpoint
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RunFolder, "save_checkpoint", killed)
+        flat.train(data, scene.grid, out=tmp_path / "run", **options)
+    resumed = flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
+    # Round 7 was opened twice: one round fewer can be afforded.
+    assert len(resumed.history) == 9
+    assert "stopped after 9 of 10 rounds" in resumed.stopped
+    assert resumed.history[-1].epsilon <= 8.0
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_a_checkpoint_of_another_run_does_not_go_on_beside_a_ledger(town, tmp_path, seed):
+    scene, data = town
+    options = {"mechanism": PROMISE, "rounds": 10, "seed": seed}
+    for name in ("run", "other"):
+        interrupted(data, scene.grid, tmp_path / name, **options)
+    for file in (tmp_path / "other" / "checkpoints").iterdir():
+        shutil.copy(file, tmp_path / "run" / "checkpoints" / file.name)
+    with refused(PrivacyError, tmp_path / "run" / "ledger.json"):
+        flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
 
 
 def test_a_damaged_ledger_is_not_guessed(town, tmp_path):
@@ -305,7 +339,7 @@ def test_a_run_without_its_ledger_does_not_go_on(town, tmp_path):
     assert sorted((tmp_path / "run").rglob("*")) == before
 
 
-@pytest.mark.parametrize("lost", ["opened", "spent"])
+@pytest.mark.parametrize("lost", ["opened", "spent", "marks"])
 def test_a_ledger_that_lacks_opened_sums_is_refused(town, tmp_path, lost):
     scene, data = town
     options = {"mechanism": PROMISE, "rounds": 10, "seed": 4}
@@ -313,7 +347,8 @@ def test_a_ledger_that_lacks_opened_sums_is_refused(town, tmp_path, lost):
     path = tmp_path / "run" / "ledger.json"
     ledger = json.loads(path.read_text())
     older = {"opened": ledger["opened"][:3], "spent": [[user, 3] for user, _ in ledger["spent"]]}
-    path.write_text(json.dumps(ledger | {lost: older[lost]}))
+    older["marks"] = ledger["marks"][:4]
+    reseal(path, **{lost: older[lost]})
     with refused(PrivacyError, path):
         flat.train(data, scene.grid, out=tmp_path / "run", resume=True, **options)
 
@@ -340,7 +375,7 @@ def test_a_run_that_has_opened_nothing_yet_has_a_ledger_that_says_so(town, tmp_p
     with pytest.raises(KeyboardInterrupt):
         flat.train(data, scene.grid, seed=seed, on_round=stop, **options)
     ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
-    assert ledger == {"opened": [], "spent": []}
+    assert (ledger["opened"], ledger["spent"]) == ([], [])
     assert len(flat.train(data, scene.grid, seed=seed, resume=True, **options).history) == 2
 
 

@@ -655,7 +655,7 @@ def test_parquet_columns_of_other_types(tmp_path):
     table = pa.table(links())
     odd = table.set_column(8, "gain", pa.array([[1.0]] * 40))
     pa.parquet.write_table(odd, tmp_path / "odd.parquet")
-    with refused(DataError, tmp_path / "odd.parquet", "40 rows", "gain"):
+    with refused(DataError, tmp_path / "odd.parquet", "list", "gain"):
         read_measurements(tmp_path / "odd.parquet")
     text = table.set_column(0, "user", pa.array(["a", "b"] * 20).dictionary_encode())
     text = text.set_column(8, "gain", text.column("gain").cast(pa.float32()))

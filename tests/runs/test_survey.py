@@ -10,7 +10,9 @@ import pytest
 
 import veilmap as vm
 from refusals import refused
+from sealing import reseal
 from small_surveys import MASTS, USERS, audit_of, audited, designed, people, surveyed
+from veilmap._util import archives
 from veilmap.errors import ConfigurationError, DataError, RunFolderError
 from veilmap.runs.folders import holds_result, open_result, results_in
 from veilmap.runs.survey import OpenSurvey
@@ -146,7 +148,7 @@ def test_a_station_that_was_not_surveyed_has_no_sum(made):
 @pytest.mark.parametrize("total", [np.zeros(3), np.full(324, np.nan), np.full(324, "1"), [[1, 2]]])
 def test_a_sum_that_is_none_is_refused(town, total):
     assert OpenSurvey(town).survey.numbers == 324
-    np.savez_compressed(town / "sum.npz", total=total)
+    archives.save(town / "sum.npz", {"total": total}, compressed=True)
     with refused(RunFolderError, town / "sum.npz"):
         OpenSurvey(town).sum_of("north")
 
@@ -172,9 +174,7 @@ def test_a_design_beyond_all_bounds_is_said_in_a_line(town, change):
         else:
             content[name] = value
     (town / "survey.json").write_text(json.dumps(content))
-    account = json.loads((town / "ledger.json").read_text())
-    account["survey"] = Survey.load(town / "survey.json").digest
-    (town / "ledger.json").write_text(json.dumps(account))
+    reseal(town / "ledger.json", survey=Survey.load(town / "survey.json").digest)
     opened = OpenSurvey(town)
     with refused((DataError, RunFolderError), town):
         _ = opened.label, opened.opened, opened.stations

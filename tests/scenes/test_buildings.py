@@ -106,7 +106,7 @@ def test_what_cannot_be_used_is_counted(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "named"),
-    [("{", "footprints"), ('{"type": "FeatureCollection", "features": []}', "building")],
+    [("{", "GeoJSON"), ('{"type": "FeatureCollection", "features": []}', "building")],
 )
 def test_broken_footprints_are_one_line(tmp_path, content, named):
     (tmp_path / "a.geojson").write_text(content)

@@ -10,6 +10,7 @@ import pytest
 
 import veilmap as vm
 from refusals import refused
+from sealing import reseal
 from veilmap._util.plain import to_plain
 from veilmap.errors import ConfigurationError, DataError, PrivacyError, RunFolderError
 from veilmap.privacy.accounting import composed_epsilon, gaussian_deviation, gaussian_epsilon
@@ -269,8 +270,7 @@ def test_an_opening_is_written_down_before_any_noise_is_drawn(data, tmp_path, mo
 @pytest.mark.parametrize("wrong", [None, "x", [], {}, -1, 1e400])
 def test_a_strangers_account_is_refused_or_read_but_never_fails(tmp_path, name, wrong):
     SurveyFolder(tmp_path).begin(designed(participants=50, spacing=400.0), 50, None)
-    content = json.loads((tmp_path / "ledger.json").read_text()) | {name: wrong}
-    (tmp_path / "ledger.json").write_text(json.dumps(content))
+    reseal(tmp_path / "ledger.json", **{name: wrong})
     if name == "seeded" or (name in ("epsilon", "delta") and wrong == -1):
         assert SurveyFolder(tmp_path).account["participants"] == 50
     else:

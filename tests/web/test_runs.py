@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import veilmap as vm
+from veilmap._util import archives
 from veilmap.auditing.verdict import Verdict
 from veilmap.web.library import Library
 from webs import age, client_of, line_of, make_runs, service_of, strict, unpacked
@@ -112,10 +113,10 @@ def test_a_new_checkpoint_is_a_new_map(client, unfinished):
     with np.load(old) as file:
         content = dict(file)
     content["heights"] = content["heights"] + 1.0
-    np.savez(unfinished / "checkpoints" / "round-000005.npz", **content)
+    archives.save(unfinished / "checkpoints" / "round-000005.npz", content)
     np.testing.assert_allclose(heights(), before + 1.0, atol=1e-4)
     content["heights"] = content["heights"] + 1.0
-    np.savez(unfinished / "checkpoints" / "round-000005.npz", **content)  # the same name again
+    archives.save(unfinished / "checkpoints" / "round-000005.npz", content)  # the same name again
     np.testing.assert_allclose(heights(), before + 2.0, atol=1e-4)
 
 

@@ -4,54 +4,91 @@ import contextlib
 import fcntl
 import json
 import os
+import re
+import secrets
 import socket
-import tempfile
+import stat
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from typing import IO, Any
 
+from veilmap._util import reading, seals
 from veilmap.errors import DataError
 
 _SECONDS_BETWEEN_TRIES = 0.05
 
-BROKEN_ARCHIVE = (BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError)
-"""What reading a damaged .npz file raises."""
+# Names of files that are being written. A writer holds its own locked, so that one which is not
+# was left by a process that was killed.
+_TEMPORARY = re.compile(r"\.veilmap-[0-9a-f]{16}\.part(\.\w+)?")
 
 
 @contextmanager
 def replacing(path: Path, *, secret: bool = False) -> Iterator[Path]:
     """A temporary path beside ``path`` that takes its place once the block has succeeded.
 
-    A ``secret`` is readable by its owner alone, from its first byte on.
+    A ``secret`` is readable by its owner alone, from its first byte on; so are folders that are
+    made for it.
     """
+    temporary = path.parent / f".veilmap-{secrets.token_hex(8)}.part{path.suffix}"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix
-        )
+        make_folder(path.parent, secret=secret)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(temporary, flags, 0o600)
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror}") from error
-    os.close(handle)
-    temporary = Path(name)
     try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
         if not secret:
-            temporary.chmod(0o666 & ~umask)  # mkstemp's 0600 would surprise the next reader
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
         temporary.replace(path)
         _sync_folder(path.parent)  # the new name is durable only then
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(handle)
+        with contextlib.suppress(OSError):  # why it could not be written is said already
+            temporary.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path, *, secret: bool = False) -> None:
+    """Make a folder and those above it that are missing, durably; a ``secret`` one for its owner.
+
+    One that is there stays as it is.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700 if secret else 0o777, exist_ok=True)
+        _sync_folder(one.parent)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Delete what killed writers have left in a folder of our own, and nothing else.
+
+    Neither links nor what they lead to, nor what somebody still writes.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for entry in os.scandir(folder):
+        if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            with contextlib.suppress(OSError):
+                _remove_if_left(Path(entry.path))
+
+
+def _remove_if_left(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(handle)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -89,10 +126,15 @@ def _acquired(path: Path, deadline: float) -> int:
     """The open lock file, once it is locked; else it is said who has it."""
     while True:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            make_folder(path.parent, secret=True)
+            # Through a link, or for a pipe, something else would be emptied or waited for.
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            handle = os.open(path, flags, 0o600)
         except OSError as error:
             raise DataError(f"cannot write {path}: {error.strerror}") from error
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise DataError(f"{path} is no file that could be locked")
         ours = False
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -123,21 +165,42 @@ def _holder(handle: int) -> str:
 
 def make_private(path: Path) -> None:
     """Make an empty file that its owner alone can read, unless there is one."""
+    open_log(path).close()
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """A file to add to, which its owner alone can read from its first byte on."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        make_folder(path.parent, secret=True)
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        return os.fdopen(os.open(path, flags, 0o600), "ab")
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror}") from error
 
 
-def write_json(content: Any, path: Path, *, indent: int | None = 2) -> None:
-    """Write ``content`` as JSON, whole or not at all."""
-    write_text(json.dumps(content, indent=indent) + "\n", path)
+def write_json(
+    content: Any,
+    path: Path,
+    *,
+    indent: int | None = 2,
+    secret: bool = False,
+    sealed: bool = False,
+) -> None:
+    """Write ``content`` as JSON, whole or not at all; ``sealed`` with a checksum of the file."""
+    whole = content | {seals.NAME: seals.BLANK} if sealed else content
+    data = (json.dumps(whole, indent=indent) + "\n").encode()
+    write_bytes(seals.sealed(data) if sealed else data, path, secret=secret)
 
 
 def write_text(text: str, path: Path, *, secret: bool = False) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
+    write_bytes(text.encode(), path, secret=secret)
+
+
+def write_bytes(content: bytes | bytearray, path: Path, *, secret: bool = False) -> None:
+    """Write a file's content, whole or not at all."""
     with replacing(path, secret=secret) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
 
 
 def printable(text: str, most: int = 500) -> str:
@@ -148,8 +211,12 @@ def printable(text: str, most: int = 500) -> str:
 def existing(path: str | Path) -> Path:
     """``path`` if it is a file that can be opened, else a clear error."""
     path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path} does not exist")
-    if path.is_dir():
-        raise DataError(f"{path} is a folder, not a file")
+    try:
+        reading.check_regular(path, path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:  # one with a zero byte in it
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path} cannot be read: {reading.reason(error)}") from None
     return path

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from veilmap._util import checks, files
+from veilmap._util import archives, checks
 from veilmap._util.arrays import Array, Floats
+from veilmap._util.plain import DAMAGED
 from veilmap.attacks.any_model import SeenGradients
 from veilmap.auditing.seen_gradients import Recorded
 from veilmap.errors import DataError
@@ -44,23 +45,21 @@ class Answer:
         arrays = {_RECEIVED + name: part for name, part in self.received.items()}
         arrays |= {_SENT + name: part for name, part in self.sent.items()}
         path = folder / f"{self.number:05d}-{str(self.user).replace('/', '_')}.npz"
-        with files.replacing(path, secret=True) as temporary, temporary.open("wb") as file:
-            arrays["facts"] = np.array(json.dumps(facts))
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        archives.save(path, arrays | {"facts": np.array(json.dumps(facts))}, compressed=True)
 
     @classmethod
     def load(cls, path: Path) -> "Answer":
         """What `save` wrote."""
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-                facts = json.loads(str(content["facts"]))
-                received, sent = (
-                    {name.removeprefix(part): content[name]
-                     for name in content.files if name.startswith(part)}
-                    for part in (_RECEIVED, _SENT)
-                )  # fmt: skip
+            content = archives.load(path)
+            facts = json.loads(str(content["facts"]))
+            received, sent = (
+                {name.removeprefix(part): own
+                 for name, own in content.items() if name.startswith(part)}
+                for part in (_RECEIVED, _SENT)
+            )  # fmt: skip
             return cls(facts["user"], int(facts["number"]), received, sent, facts["whole-model"])
-        except files.BROKEN_ARCHIVE as error:
+        except DAMAGED as error:
             raise DataError(f"{path} is no recorded answer: {error}") from error
 
     def gradient(self, model: GradientModel, learning_rate: float) -> tuple[Floats, Floats]:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from veilmap._util import files
+from veilmap._util import files, reading
 from veilmap._util.plain import DAMAGED
 from veilmap.collection import report as reports
 from veilmap.collection import shares
@@ -316,7 +316,7 @@ def receipt_text(task: Task, role: Role, report: bytes, hashes: bytes) -> bytes:
 def _opening_in(file: Path) -> tuple[bytes, shares.Elements]:
     """The statement and the noisy share of an opening, whatever became of the database."""
     try:
-        content = json.loads(file.read_bytes())
+        content = reading.read_json(file)
         share = shares.from_bytes(base64.b64decode(content["share"]))
         return content["statement"].encode(), share
     except DAMAGED as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from veilmap._util import files
+from veilmap._util import files, reading
 from veilmap._util.plain import DAMAGED
 from veilmap.collection import report as reports
 from veilmap.collection.admission import Blinded, Invitations
@@ -213,7 +213,7 @@ def _exactly(digits: str, size: int) -> bytes:
 def receipt_in(file: Path) -> Mapping[str, Any]:
     """What a receipt says."""
     try:
-        content = json.loads(files.existing(file).read_text(encoding="utf-8"))
+        content = reading.read_json(file)
         if not isinstance(content, dict) or not isinstance(content["receipts"], dict):
             raise ValueError("it has no receipts")
         bytes.fromhex(content["id"]), str(content["task"])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 
+from veilmap._util import files
 from veilmap._util.sockets import listening
 from veilmap.collection.client import Aggregators, Sending
 from veilmap.collection.collector import Collector, open_into
@@ -132,7 +133,7 @@ def served(out: Path, role: Role, task: Task) -> Iterator[subprocess.Popen[bytes
         *("--certificate", folder / "tls" / "server.pem", "--key", folder / "tls" / "server.key"),
         *("--authority", out / "authority" / "ca.crt"),
     ]
-    with (folder / "aggregator.log").open("ab") as log:
+    with files.open_log(folder / "aggregator.log") as log:
         process = subprocess.Popen(
             [str(word) for word in command], stdout=log, stderr=log, stdin=subprocess.DEVNULL
         )

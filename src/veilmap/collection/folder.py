@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from veilmap._util import certificates, files
+from veilmap._util import certificates, files, reading
 from veilmap._util.plain import DAMAGED
 from veilmap.collection.admission import Invitations, Issuer
 from veilmap.collection.keys import SigningKey
@@ -41,8 +41,7 @@ class PublicFile:
     def load(cls, path: Path, role: Role) -> "PublicFile":
         """Read the file of an aggregator that must have a role."""
         try:
-            with files.existing(path).open("rb") as file:
-                content = json.loads(file.read(_MOST_BYTES))
+            content = reading.read_json(path, _MOST_BYTES)
             told, issuer = str(content["role"]), content.get("issuer")
             found = cls(role, str(content["address"]), str(content["key"]),
                         None if issuer is None else Invitations(str(issuer)))  # fmt: skip
@@ -111,8 +110,8 @@ class AggregatorFolder:
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ConfigurationError(f"{path} is not empty: name a new folder for the aggregator")
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o700)  # before any key is in it
+        files.make_folder(path, secret=True)
+        path.chmod(0o700)  # also one that was there, before any key is in it
         folder = cls(path)
         key = SigningKey.new()
         key.save(path / "aggregator.key")
@@ -137,7 +136,7 @@ class AggregatorFolder:
     def role(self) -> Role:
         """Leader or helper."""
         try:
-            told = json.loads(self._public.read_text(encoding="utf-8"))["role"]
+            told = reading.read_json(self._public, _MOST_BYTES)["role"]
         except DAMAGED as error:
             raise DataError(f"{self._public} cannot be read: {error}") from None
         for role in ROLES:

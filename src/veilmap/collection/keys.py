@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from veilmap._util import files
+from veilmap._util import files, limits, reading
 from veilmap.collection.report import Refusal
 from veilmap.errors import DataError
 
@@ -33,10 +33,9 @@ class SigningKey:
     def load(cls, path: Path) -> "SigningKey":
         """Read what `save` wrote."""
         try:
-            return cls(
-                Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text().strip()))
-            )
-        except (OSError, ValueError) as error:
+            text = reading.read_bytes(path, limits.DESCRIPTION_BYTES).decode()
+            return cls(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.strip())))
+        except ValueError as error:
             raise DataError(f"{path} is no key of an aggregator or collector: {error}") from None
 
     def save(self, path: Path) -> None:

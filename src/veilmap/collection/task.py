@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
-from veilmap._util import checks, files
+from veilmap._util import checks, files, reading
 from veilmap._util.plain import DAMAGED, from_plain, plain, to_plain
 from veilmap.collection.admission import Invitations, ProofOfWork
 from veilmap.collection.shares import PRIME
@@ -152,12 +152,7 @@ class Task:
     @classmethod
     def load(cls, path: Path) -> "Task":
         """Read a task from its file."""
-        try:
-            with files.existing(path).open("rb") as file:
-                content = file.read(_MOST_BYTES + 1)
-        except OSError as error:
-            raise DataError(f"{path} cannot be read: {error.strerror}") from None
-        return cls.parse(content, str(path))
+        return cls.parse(reading.read_bytes(path, _MOST_BYTES), str(path))
 
     @classmethod
     def parse(cls, content: bytes, where: str) -> "Task":
@@ -165,7 +160,7 @@ class Task:
         if len(content) > _MOST_BYTES:
             raise DataError(f"{where} is too large for the task of a survey")
         try:
-            found = from_plain(json.loads(content), cls)
+            found = from_plain(reading.parsed_json(content, where), cls)
         except (VeilmapError, *DAMAGED) as error:
             why = files.printable(str(error))  # names in it may be anybody's
             raise DataError(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from veilmap._util import files
+from veilmap._util import files, limits, reading
 from veilmap._util.plain import to_plain
 from veilmap.compare.folds import Fold, Splits
 from veilmap.compare.methods import ComparisonSettings, Method
@@ -171,7 +171,7 @@ class ScoreFile:
 
     def _read(self, path: Path) -> list[FoldScore]:
         try:
-            found = json.loads(path.read_text())
+            found = reading.read_json(path, limits.JSON_BYTES)
             settings = found["settings"]
             scores = [FoldScore(**score) for score in found["scores"]]
         except (OSError, ValueError, KeyError, TypeError):

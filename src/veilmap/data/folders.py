@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from veilmap._util import files
 from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
@@ -174,9 +173,9 @@ def parts_of(data: Measurements, users: int = _USERS_PER_PART) -> Iterator[Measu
 
 def _links_in(file: Path) -> Links:
     """The links of a file that was checked before."""
-    import pyarrow.parquet
+    from veilmap.data import table_files
 
-    table = pyarrow.parquet.read_table(files.existing(file))
+    table = table_files.read_parquet(file, table_files.parquet_schema(file).names)
     column = {name: table.column(name).to_numpy() for name in table.column_names}
     user = column["user"]
     order: slice | Ints = slice(None)

@@ -215,14 +215,14 @@ class Measurements:
         return self.select(~in_test), self.select(in_test)
 
     def save(self, path: str | Path) -> None:
-        """Write CSV or Parquet, by the file's ending."""
+        """Write CSV or Parquet, by the file's ending, for the owner's eyes alone."""
         import pyarrow.csv
         import pyarrow.parquet
 
         path = Path(path)
         kind = _file_kind(path)
         write = pyarrow.csv.write_csv if kind == "csv" else pyarrow.parquet.write_table
-        with files.replacing(path) as temporary:
+        with files.replacing(path, secret=True) as temporary:
             write(self._as_table(), temporary)
 
     def _as_table(self) -> "pyarrow.Table":

@@ -39,7 +39,7 @@ def write(layer: Layer, path: Path, levels: Sequence[float] | None = None) -> Wr
             properties = {"level": level, **about}
             features.append({"type": "Feature", "properties": properties, "geometry": geometry})
     content = {"type": "FeatureCollection", **local, "features": features}
-    files.write_json(content, path, indent=None)
+    files.write_json(content, path, indent=None, sealed=True)
     return Written((path,), (*local.values(), *_levels_without_lines(layer, lines)))
 
 

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from veilmap._util import files
+from veilmap._util import files, seals
 from veilmap._util.arrays import Floats
 from veilmap._util.extras import require
 from veilmap.errors import DataError, VeilmapError
@@ -33,7 +33,10 @@ class Written(NamedTuple):
 
 
 def geotiff(layer: Layer, path: Path) -> Written:
-    """Write a tiled, compressed GeoTIFF, with overviews if it is larger than one tile."""
+    """Write a tiled, compressed GeoTIFF, with overviews if it is larger than one tile.
+
+    GDAL makes it in memory: on a full disk it would not say that it could not write.
+    """
     require("rasterio", "GeoTIFF")
     import rasterio
     from rasterio.crs import CRS
@@ -48,17 +51,19 @@ def geotiff(layer: Layer, path: Path) -> Written:
         "compress": "deflate", "predictor": 3,
     }  # fmt: skip
     resampling = Resampling.nearest if layer.categories else Resampling.average
-    with files.replacing(path) as temporary:
-        with rasterio.open(temporary, "w", **profile) as raster:
+    tags = {name: _text(value) for name, value in layer.details.items()}
+    with rasterio.MemoryFile() as memory:
+        with memory.open(**profile) as raster:
             raster.write(np.flipud(layer.values).astype(np.float32), 1)  # rasters start north
             raster.set_band_description(1, layer.long_name)
             raster.units = (layer.unit,)
-            raster.update_tags(**{name: _text(value) for name, value in layer.details.items()})
+            raster.update_tags(**tags, **{seals.NAME: seals.BLANK})
         # Halvings until the whole fits into one tile.
         halvings = max(0, math.ceil(math.log2(max(rows, columns) / _TILE)))
         if halvings:
-            with rasterio.open(temporary, "r+") as raster:
+            with rasterio.open(memory.name, "r+") as raster:
                 raster.build_overviews([2**n for n in range(1, halvings + 1)], resampling)
+        files.write_bytes(seals.sealed(memory.getbuffer()), path)
     return Written((path,))
 
 
@@ -86,13 +91,17 @@ def netcdf(layer: Layer, path: Path) -> Written:
     dataset = xarray.Dataset(
         data_vars={layer.name: (("y", "x"), np.array(layer.values), attributes), **variables},
         coords=coordinates,
-        attrs={"Conventions": "CF-1.8", "title": layer.long_name, "cell_size": grid.cell_size},
+        attrs={
+            "Conventions": "CF-1.8",
+            "title": layer.long_name,
+            "cell_size": grid.cell_size,
+            seals.NAME: seals.BLANK,
+        },
     )
     # CF wants coordinates whole: no fill value there.
     fill = {"x": None, "y": None, layer.name: np.nan}
     encoding = {name: {"_FillValue": value} for name, value in fill.items()}
-    with files.replacing(path) as temporary:
-        dataset.to_netcdf(temporary, engine="scipy", encoding=encoding)
+    files.write_bytes(seals.sealed(dataset.to_netcdf(engine="scipy", encoding=encoding)), path)
     return Written((path,))
 
 

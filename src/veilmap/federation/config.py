@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from veilmap._util import checks, files
+from veilmap._util import checks, files, reading
 from veilmap._util.ids import Id
 from veilmap._util.options import option
 from veilmap._util.plain import DAMAGED, differences, from_plain, plain, to_plain
@@ -30,7 +30,7 @@ from veilmap.privacy.accounting import has_guarantee
 from veilmap.privacy.mechanisms import Mechanism, is_known
 
 # Of run folders; another number was written by another version.
-FORMAT = 8
+FORMAT = 9
 
 # Its file in the folder of a run, and in that of a study, which is no run.
 RUN, STUDY = "config.json", "study.json"
@@ -169,7 +169,7 @@ class RunConfig:
 
     def save(self, folder: Path, name: str = RUN) -> None:
         """Write it into a folder."""
-        files.write_json({"format": FORMAT} | to_plain(self), folder / name)
+        files.write_json({"format": FORMAT} | to_plain(self), folder / name, secret=True)
 
     @classmethod
     def exists(cls, folder: Path, name: str = RUN) -> bool:
@@ -183,7 +183,7 @@ class RunConfig:
         if not path.exists():
             raise RunFolderError(f"{folder} holds no run: it has no {name}")
         try:
-            content = dict(json.loads(path.read_text(encoding="utf-8")))
+            content = dict(reading.read_json(path, follow=False))
             if content.pop("format") != FORMAT:
                 raise RunFolderError(
                     f"{folder} was written by another version of veilmap; train it anew"

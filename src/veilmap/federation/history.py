@@ -1,17 +1,15 @@
 """What happened, round by round."""
 
 import csv
+import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from veilmap._util import files
+from veilmap._util import files, limits, reading
+from veilmap._util.plain import DAMAGED
 from veilmap.errors import DataError
-from veilmap.federation.messages import ClientId
-
-# Of a history's note: longer ones are cut, since nodes write parts of it.
-_LONGEST_REASON, _LONGEST_NOTE = 200, 20_000
 
 
 @dataclass(frozen=True)
@@ -40,21 +38,6 @@ class HistoryRow:
     seconds: float
 
 
-def note(general: str, by_user: Mapping[ClientId, str]) -> str:
-    """What a round's history says of it, and of users by name: one line of bounded length."""
-    named = (_line(f"{user} {why}") for user, why in by_user.items())
-    whole = "; ".join(filter(None, [general, *named]))
-    if len(whole) <= _LONGEST_NOTE:
-        return whole
-    return f"{whole[:_LONGEST_NOTE]} … ({len(by_user)} users in all)"
-
-
-def _line(text: str) -> str:
-    """A text as one printable line that is not too long."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST_REASON])
-    return shown if len(text) <= _LONGEST_REASON else f"{shown} …"
-
-
 # What comes out of noisy sums, who took part, and public constants. Whatever else a row has, now
 # or later, is measured on data.
 _PUBLISHABLE = {"round", "noise_energy", "epsilon", "clients", "dropped", "late", "refused"}
@@ -73,25 +56,40 @@ def published(row: HistoryRow, seed: int | None) -> HistoryRow:
 
 def save(rows: Iterable[HistoryRow], path: Path) -> None:
     """Write the rows as CSV."""
-    with (
-        files.replacing(path) as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, [field.name for field in fields(HistoryRow)])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [field.name for field in fields(HistoryRow)])
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    files.write_text(text.getvalue(), path, secret=True)
 
 
 def load(path: Path) -> list[HistoryRow]:
     """Read what `save` wrote."""
+    content = reading.read_bytes(path, limits.JSON_BYTES, follow=False)
     try:
-        with files.existing(path).open(newline="", encoding="utf-8") as file:
-            return [
-                HistoryRow(**{f.name: f.type(row[f.name]) for f in fields(HistoryRow)})  # type: ignore[operator]
-                for row in csv.DictReader(file)
-            ]
-    except (KeyError, TypeError, ValueError) as error:
+        text = io.StringIO(content.decode(), newline="")
+        return [
+            HistoryRow(**{f.name: f.type(row[f.name]) for f in fields(HistoryRow)})  # type: ignore[operator]
+            for row in _dictionaries(text)
+        ]
+    except (csv.Error, *DAMAGED) as error:
         raise DataError(f"{path} is not a veilmap history") from error
+
+
+def _dictionaries(text: io.StringIO) -> Iterator[dict[str, str]]:
+    reader = csv.DictReader(text, strict=True)
+    if reader.fieldnames != [field.name for field in fields(HistoryRow)]:
+        raise ValueError("other columns")
+    return reader
+
+
+def noted(reasons: Iterable[str]) -> str:
+    """What a row notes, of each reason and in all no more than can be read back."""
+    shown = [files.printable(reason, limits.REASON_LETTERS) for reason in reasons]
+    text = "; ".join(shown)
+    if len(text) <= limits.NOTE_LETTERS:
+        return text
+    return text[: limits.NOTE_LETTERS].rpartition("; ")[0] + f"; … ({len(shown)} notes in all)"
 
 
 def last_mae(rows: Iterable[HistoryRow]) -> float:

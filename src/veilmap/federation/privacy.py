@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from veilmap.errors import PrivacyError
-from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Participation, Turnout
-from veilmap.federation.run_folder import RunFolder
+from veilmap.federation.run_folder import Checkpoint, RunFolder
 from veilmap.federation.server import RoundSum
 from veilmap.federation.transcript import ServerSees, checked_sees
 from veilmap.privacy.accounting import Ledger, calibrated
@@ -103,21 +102,26 @@ class Account:
         mechanism: Mechanism,
         folder: RunFolder | None,
         seed: int | None,
-        played: Sequence[HistoryRow] | None = None,
+        point: Checkpoint | None = None,
     ) -> "Account":
-        """A new account, or the one a folder holds of a run that has ``played`` some rounds."""
+        """A new account, or the one in the folder of a run that goes on from a checkpoint."""
         if not isinstance(mechanism, PrivateMechanism):
             return cls(None, folder, True)
-        if folder is None or played is None:
+        if folder is None or point is None:
             return cls(Ledger(mechanism), folder, seed is not None)
-        ledger = Ledger.from_dict(mechanism, folder.load_ledger())
-        _check_ledger(ledger, folder, played)
+        ledger = folder.load_ledger(mechanism)
+        _check_ledger(ledger, folder, point)
         return cls(ledger, folder, seed is not None)
 
     def begin(self) -> None:
         """Write down that nothing is spent: a run without its ledger is then known to lack it."""
         if self.ledger is not None and self.folder is not None:
-            self.folder.save_ledger(self.ledger.as_dict())
+            self.folder.save_ledger(self.ledger)
+
+    @property
+    def mark(self) -> str:
+        """By which a checkpoint names what is spent until it; empty without a guarantee."""
+        return self.ledger.marks[-1] if self.ledger else ""
 
     @property
     def epsilon(self) -> float:
@@ -137,7 +141,7 @@ class Account:
         shown = _shown(self.ledger.mechanism, total, turnout)
         self.ledger.spend(total.broadcast.round, shown)
         if self.folder:
-            self.folder.save_ledger(self.ledger.as_dict())
+            self.folder.save_ledger(self.ledger)
 
     def _is_free(self, total: RoundSum) -> bool:
         assert self.ledger is not None
@@ -152,11 +156,12 @@ def _shown(mechanism: PrivateMechanism, total: RoundSum, turnout: Turnout) -> Se
     return total.clients
 
 
-def _check_ledger(ledger: Ledger, folder: RunFolder, played: Sequence[HistoryRow]) -> None:
-    """Refuse a ledger that says less than the run's own files."""
-    opened = [row for row in played if row.opened]
+def _check_ledger(ledger: Ledger, folder: RunFolder, point: Checkpoint) -> None:
+    """Refuse a ledger that says less than the run's own files, or is another run's."""
+    opened = [row for row in point.rows if row.opened]
     known = {row.round for row in opened} | {*folder.kept_rounds()}
-    if not known <= ledger.opened or sum(ledger.spent.values()) < sum(r.clients for r in opened):
+    lacks = not known <= ledger.opened or (point.ledger and point.ledger not in ledger.marks)
+    if lacks or sum(ledger.spent.values()) < sum(row.clients for row in opened):
         raise PrivacyError(
             f"{folder.path / 'ledger.json'} lacks sums that this run has opened: what users have"
             " spent is unknown, so it cannot go on"

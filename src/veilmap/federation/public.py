@@ -1,6 +1,7 @@
 """What a server knows before any user speaks; it costs no privacy."""
 
 import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from veilmap._util import checks, files
+from veilmap._util import checks, files, limits, reading
 from veilmap._util.arrays import Array, Floats
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
@@ -64,10 +65,10 @@ def write_stations(stations: Stations, path: Path) -> None:
 
 def read_stations(path: Path) -> tuple[Floats, tuple[str, ...]]:
     """Base stations out of a CSV file; several may share a mast."""
-    path = files.existing(path)
+    content = reading.read_bytes(path, limits.DESCRIPTION_BYTES)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = csv.reader(file, strict=True)
+        text = io.StringIO(content.decode(), newline="")
+        header, *rows = csv.reader(text, strict=True)
         places = np.array([row[1:] for row in rows], dtype=np.float64).reshape(len(rows), 3)
     except (ValueError, csv.Error):
         header, places = [], np.zeros((0, 3))

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -16,14 +16,14 @@ from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation.config import RunConfig
 from veilmap.federation.engine import Exchange, Gathered, LocalExchange
-from veilmap.federation.history import HistoryRow, note, published
+from veilmap.federation.history import HistoryRow, noted, published
 from veilmap.federation.messages import ClientId
 from veilmap.federation.participation import Turnout
 from veilmap.federation.privacy import Account
 from veilmap.federation.public import NOTHING, Public
 from veilmap.federation.robust import RobustMean
 from veilmap.federation.run import Run, transcript_of
-from veilmap.federation.run_folder import RunFolder
+from veilmap.federation.run_folder import Checkpoint, RunFolder
 from veilmap.federation.server import RoundSum, Server
 from veilmap.federation.steps import ServerState, StepRule
 from veilmap.federation.study import StudyFolder
@@ -47,7 +47,9 @@ class Recording:
     resume : bool
         Go on with the run in ``out``; with a seed, to the same bits as if undisturbed.
     checkpoint_every : int
-        Rounds between checkpoints in ``out``.
+        Rounds between checkpoints in ``out``. Under a guarantee without a seed there is one after
+        every opened sum: a killed run would have to open it again, with other noise, and its
+        participants would pay for both.
     keep_uploads : rounds (from 0) or "all"
         Which rounds the transcript keeps. Uploads are large: M floats a user and round.
     keep_users : ids, optional
@@ -106,15 +108,16 @@ class Training:
 
     def _play(self, exchange: Exchange) -> Run:
         config, recording = self.config, self.recording
-        folder, state, rows = self._open_folder()
+        folder, start = self._open_folder()
+        rows = start.rows
         if folder and recording.resume and recording.source is not None:
             self._save_config(folder)  # where the data are: they may have moved
         account = Account.of(
-            config.mechanism, folder, config.seed, rows if recording.resume else None
+            config.mechanism, folder, config.seed, start if recording.resume else None
         )
         robust = RobustMean() if config.robust else None
         server = Server(
-            self._step, state, config.rounds, config.mechanism, config.server_sees, robust
+            self._step, start.state, config.rounds, config.mechanism, config.server_sees, robust
         )
         kept = folder.load_rounds(config.grid) if folder and recording.resume else {}
         for number in range(server.state.round, config.rounds):
@@ -140,11 +143,13 @@ class Training:
             row = _row(total, gathered, turnout, config.mechanism, account.epsilon)
             row["mae_db"] = self._tested(number, server.state)
             rows.append(HistoryRow(**row, seconds=time.perf_counter() - started))
-            if folder and recording.saves(number, config.rounds):
-                self._save(folder, server.state, rows)
+            costly = config.promised and config.seed is None and total.opens
+            if folder and (costly or recording.saves(number, config.rounds)):
+                self._save(folder, Checkpoint(server.state, rows, account.mark))
             if recording.on_round:
                 recording.on_round(rows[-1])
-        return self._finished(server, rows, kept, folder)
+        end = Checkpoint(server.state, rows, account.mark)
+        return self._finished(end, _why_stopped(server, config), kept, folder)
 
     @property
     def _step(self) -> StepRule:
@@ -161,16 +166,16 @@ class Training:
             StudyFolder(folder.path).start(self.config)
         self.config.published().save(folder.path)
 
-    def _save(self, folder: RunFolder, state: ServerState, rows: Sequence[HistoryRow]) -> None:
+    def _save(self, folder: RunFolder, point: Checkpoint) -> None:
         """Write a checkpoint with what may be published of the rounds; the rest is a study."""
-        shown = rows
+        rows = shown = point.rows
         if self.config.promised:
             shown = [published(row, self.config.seed) for row in rows]
         if self.config.has_study:
             # Even there a run with a seed has no ε.
             whole = [replace(r, epsilon=s.epsilon) for r, s in zip(rows, shown, strict=True)]
             StudyFolder(folder.path).save_rows(whole)
-        folder.save_checkpoint(state, shown)
+        folder.save_checkpoint(replace(point, rows=shown))
 
     def _opened(self, server: Server, exchange: Exchange, turnout: Turnout) -> RoundSum:
         """The sum of a round, or those of its tiles, before anybody has answered."""
@@ -193,42 +198,42 @@ class Training:
         due = number % every == every - 1 or number == self.config.rounds - 1
         return math.nan if test is None or not due else mean_absolute_error(state.radio_map, test)
 
-    def _open_folder(self) -> tuple[RunFolder | None, ServerState, list[HistoryRow]]:
+    def _open_folder(self) -> tuple[RunFolder | None, Checkpoint]:
         """The run's folder, if any, and where to start from."""
+        start = Checkpoint(self._start(), [])
         if self.recording.out is None:
-            return None, self._start(), []
+            return None, start
         folder = RunFolder(self.recording.out)
         study = StudyFolder(folder.path) if self.config.has_study else None
         if not self.recording.resume:
             folder.check_free()
             if study:
                 study.check_free()
-            return folder, self._start(), []
+            return folder, start
         folder.check(self.config.published())
-        state, rows = folder.load_checkpoint(self.config.grid) or (self._start(), [])
+        point = folder.load_checkpoint(self.config.grid) or start
         if study:
             study.check(self.config)
-            rows = study.joined(rows)
-        return folder, state, rows
+            point = replace(point, rows=study.joined(point.rows))
+        return folder, point
 
     def _finished(
         self,
-        server: Server,
-        rows: list[HistoryRow],
+        end: Checkpoint,
+        stopped: str,
         kept: dict[int, SeenRound | SeenSum],
         folder: RunFolder | None,
     ) -> Run:
         """Write what is left to write, and put the run together."""
-        radio_map, mechanism = server.state.radio_map, self.config.mechanism
-        stopped = _why_stopped(server, self.config.rounds, mechanism)
+        radio_map = end.state.radio_map
         if folder:
             if stopped:
-                self._save(folder, server.state, rows)
+                self._save(folder, end)
             folder.finish(radio_map)
         stations = self.public.stations, self.public.ids
         transcript = transcript_of(self.config, radio_map, stations, kept)
         path = folder.path if folder else None
-        return Run(radio_map, rows, transcript, path, stopped, self.config.seed)
+        return Run(radio_map, end.rows, transcript, path, stopped, self.config.seed)
 
 
 class Engine(Protocol):
@@ -253,9 +258,9 @@ class InProcess:
         return training.play(LocalExchange(data, training.config.mechanism, training.config.seed))
 
 
-def _why_stopped(server: Server, rounds: int, mechanism: Mechanism) -> str:
+def _why_stopped(server: Server, config: RunConfig) -> str:
     """Why the last rounds were not played, or nothing."""
-    played = server.state.round
+    played, rounds, mechanism = server.state.round, config.rounds, config.mechanism
     if played == rounds:
         return ""
     assert isinstance(mechanism, PrivateMechanism)
@@ -276,6 +281,7 @@ def _row(
         for name in ("loss", "norm", "noise_energy")
     )
     reasons = {**gathered.absent, **gathered.remarks, **total.refused}
+    named = [f"{client} {reason}" for client, reason in reasons.items()]
     return {
         "round": total.broadcast.round,
         "loss": float(loss.mean()),
@@ -289,5 +295,5 @@ def _row(
         "refused": len(total.refused),
         "opened": int(total.opens),
         "upload_bytes": total.upload_bytes(mechanism),
-        "notes": note(total.why_shut, reasons),
+        "notes": noted(filter(None, [*total.why_shut.split("; "), *named])),
     }

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from veilmap._util import reading
 from veilmap.errors import RunFolderError
 from veilmap.federation import history
 from veilmap.federation.config import RunConfig
@@ -69,4 +70,4 @@ def load_map(path: str | Path) -> RadioMap:
     folder.config()  # a damaged one is an error of its own
     if not (folder.path / "radio_map.nc").exists():
         raise RunFolderError(f"the run in {path} is not finished: go on with it (resume) first")
-    return RadioMap.load(folder.path / "radio_map.nc")
+    return RadioMap.load(reading.unlinked(folder.path / "radio_map.nc"))

@@ -12,21 +12,24 @@
 Every file is written whole or not at all; a run killed at any moment goes on from its last
 checkpoint. One process writes at a time, and any number may read meanwhile. Under a guarantee
 all of it is made of noisy sums, public facts and who took part; the rest is a study, see
-`study.py`.
+`study.py`. The folder is its owner's alone, who may publish what is in it.
+
+What a checkpoint has of the history is in `history.csv` before it is written, so that no row is
+lost between the two. A checkpoint names the mark by which the ledger knew its last spending:
+beside a ledger without it, which is older or another run's, the run does not go on.
 """
 
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from veilmap._util import files
-from veilmap._util.arrays import Floats
-from veilmap.errors import RunFolderError
+from veilmap._util import archives, files, limits, reading
+from veilmap._util.arrays import Array, Floats
+from veilmap._util.plain import DAMAGED
+from veilmap.errors import DataError, RunFolderError
 from veilmap.federation import history
 from veilmap.federation.config import RunConfig
 from veilmap.federation.history import HistoryRow
@@ -36,8 +39,19 @@ from veilmap.federation.steps import ServerState
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry.grid import Grid
 from veilmap.model.radio_map import RadioMap
+from veilmap.privacy.accounting import Ledger
+from veilmap.privacy.mechanisms import PrivateMechanism
 
 _KEPT_CHECKPOINTS = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run goes on: what the server knows, and what happened so far."""
+
+    state: ServerState
+    rows: list[HistoryRow]
+    ledger: str = ""  # mark of its last spending, where there is a guarantee
 
 
 class RunFolder:
@@ -53,11 +67,13 @@ class RunFolder:
             raise RunFolderError(f"{self.path} is a file; name a folder for the run")
         lock = self.path / ".lock"
         with files.locked(lock):
+            for kind in ("checkpoints", "transcript"):
+                reading.unlinked(self.path / kind)
             try:
                 yield
             finally:
-                lock.unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # there is a run in it now, or something else
+                    lock.unlink(missing_ok=True)
                     self.path.rmdir()
 
     def check_free(self) -> None:
@@ -73,7 +89,7 @@ class RunFolder:
 
     def base_stations(self) -> tuple[Floats, tuple[str, ...]]:
         """The public base stations, (B, 3), in metres, and their ids; several may share a mast."""
-        return read_stations(self.path / "base_stations.csv")
+        return read_stations(reading.unlinked(self.path / "base_stations.csv"))
 
     def config(self) -> RunConfig:
         """The configuration the run was started with."""
@@ -88,49 +104,54 @@ class RunFolder:
                 " resume with the same one or start a new folder"
             )
 
-    def save_checkpoint(self, state: ServerState, rows: Sequence[HistoryRow]) -> None:
-        """Write a checkpoint and the history, then drop checkpoints that are too old."""
-        with files.replacing(self._of_round("checkpoints", state.round)) as temporary:
-            np.savez(
-                temporary,
-                round=state.round,
-                **state.radio_map.as_arrays(),
-                history=json.dumps([asdict(row) for row in rows]),
-                **{f"memory_{name}": values for name, values in state.memory.items()},  # type: ignore[arg-type]
-            )
-        history.save(rows, self.path / "history.csv")
+    def save_checkpoint(self, point: Checkpoint) -> None:
+        """Write the history and a checkpoint, then drop checkpoints that are too old."""
+        history.save(point.rows, self._history)
+        arrays = {
+            "round": point.state.round,
+            **point.state.radio_map.as_arrays(),
+            "history": json.dumps([asdict(row) for row in point.rows]),
+            "ledger": point.ledger,
+            **{f"memory_{name}": values for name, values in point.state.memory.items()},
+        }
+        archives.save(self._of_round("checkpoints", point.state.round), arrays)
         for old in self._checkpoints()[:-_KEPT_CHECKPOINTS]:
-            old.unlink()
+            with contextlib.suppress(OSError):  # the new one is what counts
+                old.unlink()
 
-    def load_checkpoint(self, grid: Grid) -> tuple[ServerState, list[HistoryRow]] | None:
-        """The newest checkpoint, or None where there is none yet."""
-        for rest in (*self.path.glob(".*-*"), *self.path.glob("*/.*-*")):
-            rest.unlink()  # half a file of a run that was killed
+    def load_checkpoint(self, grid: Grid) -> Checkpoint | None:
+        """The newest checkpoint, or None where there is none yet; for who holds the lock."""
+        for folder in (self.path, self.path / "checkpoints", self.path / "transcript"):
+            files.remove_unfinished(folder)
         checkpoints = self._checkpoints()
         if not checkpoints:
             return None
         newest = checkpoints[-1]
         try:
-            with np.load(newest) as file:
-                arrays = {name: file[name] for name in file.files}
-            radio_map = RadioMap.from_arrays(grid, arrays)
-            kept = [name for name in arrays if name.startswith("memory_")]
-            memory = {name.removeprefix("memory_"): arrays[name] for name in kept}
-            rows = [HistoryRow(**row) for row in json.loads(str(arrays["history"]))]
-            return ServerState(radio_map, int(arrays["round"]), memory), rows
-        except (*files.BROKEN_ARCHIVE, TypeError) as error:
+            point = _checkpoint(grid, archives.load(newest, follow=False))
+        except DAMAGED as error:
             earlier = checkpoints[-2].name if len(checkpoints) > 1 else "the start"
             raise RunFolderError(
                 f"the checkpoint {newest} is damaged; delete it to go on from {earlier}"
             ) from error
+        self._complete_history(point.rows)
+        return point
+
+    def _complete_history(self, rows: Sequence[HistoryRow]) -> None:
+        """Write the history of a checkpoint where somebody has taken it away, or damaged it."""
+        try:
+            known = len(history.load(self._history))
+        except DataError:
+            known = 0
+        if known < len(rows):
+            history.save(rows, self._history)
 
     def newest_map(self) -> RadioMap | None:
         """The map of the newest checkpoint; nothing is touched, so that a run can be watched."""
         grid = self.config().grid
         for path in reversed(self._checkpoints()):
-            # It may be dropped in the meantime.
-            with contextlib.suppress(*files.BROKEN_ARCHIVE), np.load(path) as file:
-                return RadioMap.from_arrays(grid, {name: file[name] for name in file.files})
+            with contextlib.suppress(*DAMAGED):  # it may be dropped in the meantime
+                return RadioMap.from_arrays(grid, archives.load(path, follow=False))
         return None
 
     def kept_rounds(self) -> list[int]:
@@ -144,17 +165,16 @@ class RunFolder:
             received: dict[str, Any] = {"uploads": seen.uploads}
         else:
             received = {"sum": seen.height_gradient}
-        with files.replacing(self._of_round("transcript", seen.broadcast.round)) as temporary:
-            np.savez_compressed(
-                temporary,
-                clients=json.dumps(seen.clients),
-                propagation=seen.theta_gradient,
-                links=seen.weight,
-                cohort=seen.broadcast.cohort,
-                filter_width=seen.broadcast.filter_width,
-                **seen.broadcast.radio_map.as_arrays(),
-                **received,
-            )
+        arrays = {
+            "clients": json.dumps(seen.clients),
+            "propagation": seen.theta_gradient,
+            "links": seen.weight,
+            "cohort": seen.broadcast.cohort,
+            "filter_width": seen.broadcast.filter_width,
+            **seen.broadcast.radio_map.as_arrays(),
+            **received,
+        }
+        archives.save(self._of_round("transcript", seen.broadcast.round), arrays, compressed=True)
 
     def load_rounds(self, grid: Grid) -> dict[int, SeenRound | SeenSum]:
         """All rounds that were kept."""
@@ -164,32 +184,34 @@ class RunFolder:
         """One kept round."""
         path = self._of_round("transcript", number)
         try:
-            with np.load(path) as file:
-                return _seen(number, grid, file)
-        except files.BROKEN_ARCHIVE as error:
+            return _seen(number, grid, archives.load(path, follow=False))
+        except DAMAGED as error:
             raise RunFolderError(f"the kept uploads in {path} are damaged") from error
 
-    def save_ledger(self, content: Mapping[str, Any]) -> None:
+    def save_ledger(self, ledger: Ledger) -> None:
         """Write what users have spent."""
-        files.write_json(content, self.path / "ledger.json", indent=None)
+        path = self.path / "ledger.json"
+        files.write_json(ledger.as_dict(), path, indent=None, secret=True, sealed=True)
 
-    def load_ledger(self) -> dict[str, Any]:
+    def load_ledger(self, mechanism: PrivateMechanism) -> Ledger:
         """What users have spent; without it nobody knows."""
         path = self.path / "ledger.json"
         try:
-            content = json.loads(path.read_text())
-        except (OSError, ValueError):
-            content = None
-        if not isinstance(content, dict) or not {"opened", "spent"} <= content.keys():
+            content = reading.read_json(path, limits.JSON_BYTES, follow=False, sealed=True)
+            return Ledger.from_dict(mechanism, content)
+        except DAMAGED as error:
             raise RunFolderError(
                 f"{path} is missing or damaged: what users have spent is unknown, so this run"
                 " cannot go on"
-            )
-        return content
+            ) from error
 
     def finish(self, radio_map: RadioMap) -> None:
         """Write the learned map."""
         radio_map.save(self.path / "radio_map.nc")
+
+    @property
+    def _history(self) -> Path:
+        return self.path / "history.csv"
 
     def _checkpoints(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("round-*.npz"))
@@ -198,10 +220,23 @@ class RunFolder:
         return self.path / kind / f"round-{number:06d}.npz"
 
 
+def _checkpoint(grid: Grid, arrays: Mapping[str, Array]) -> Checkpoint:
+    """A checkpoint out of its file."""
+    radio_map = RadioMap.from_arrays(grid, arrays)
+    memory = {
+        name.removeprefix("memory_"): values
+        for name, values in arrays.items()
+        if name.startswith("memory_")
+    }
+    rows = [HistoryRow(**row) for row in json.loads(str(arrays["history"]))]
+    state = ServerState(radio_map, int(arrays["round"]), memory)
+    return Checkpoint(state, rows, str(arrays["ledger"]))
+
+
 def _seen(number: int, grid: Grid, file: Mapping[str, Any]) -> SeenRound | SeenSum:
     """One kept round out of its file."""
-    width = float(file["filter_width"]) if "filter_width" in file else 0.0  # of older versions
-    broadcast = Broadcast(number, RadioMap.from_arrays(grid, file), int(file["cohort"]), width)
+    radio_map, cohort = RadioMap.from_arrays(grid, file), int(file["cohort"])
+    broadcast = Broadcast(number, radio_map, cohort, float(file["filter_width"]))
     clients = tuple(json.loads(str(file["clients"])))
     if "sum" in file:
         return SeenSum(broadcast, clients, file["sum"], file["propagation"], int(file["links"]))

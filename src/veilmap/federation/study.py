@@ -47,7 +47,7 @@ class StudyFolder:
 
     def make(self) -> None:
         """The folder, with what it is."""
-        files.write_text(_README, self.path / "README.txt")
+        files.write_text(_README, self.path / "README.txt", secret=True)
 
     def start(self, config: RunConfig) -> None:
         """Make the folder, with the whole configuration of its run."""

@@ -54,8 +54,9 @@ def client_app(own: Callable[[Context], Own]) -> ClientApp:
         content = records.names(users)
         if mine.enrolment is not None:
             signed = introduction(message.metadata.dst_node_id, users)
-            told = {"name": mine.enrolment.name, "signature": mine.enrolment.sign(signed)}
-            content.config_records[RECORD] = ConfigRecord(told)
+            told = ConfigRecord()
+            told["name"], told["signature"] = mine.enrolment.name, mine.enrolment.sign(signed)
+            content.config_records[RECORD] = told
         return Message(content, reply_to=message)
 
     @app.train()

@@ -15,7 +15,7 @@ from veilmap.federation.messages import ClientId, Update
 from veilmap.federation.participation import Turnout
 from veilmap.federation.server import RoundSum
 from veilmap.flower import records
-from veilmap.flower.records import UnreadableError
+from veilmap.flower.fields import UnreadableError
 from veilmap.geometry.tiling import Tiles
 
 _AFTER_DEADLINE = 5.0
@@ -144,7 +144,7 @@ def silence(reply: Message | None, seconds: float) -> str:
     """Why a node sent nothing that could be read."""
     if reply is None:
         return f"did not answer within {seconds:g} s"
-    return f"failed on its node: {reply.error.reason[:_LONGEST_REASON]}"
+    return f"failed on its node: {(reply.error.reason or '')[:_LONGEST_REASON]}"
 
 
 def _read(

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from veilmap._util import limits, reading
 from veilmap.data.table_files import unreadable_as
 from veilmap.errors import ConfigurationError, DataError
 from veilmap.ingest.tables import RawTable
@@ -66,9 +67,12 @@ class CsvFile:
         if not self._lines[0].strip():
             raise DataError(f"{self.path}, line 1 is empty; it should name the columns")
         try:
-            return next(csv.reader(self._lines[:1], delimiter=self._separator))
+            found = next(csv.reader(self._lines[:1], delimiter=self._separator))
         except csv.Error as error:
             raise DataError(f"{self.path}, line 1 does not name columns: {error}") from None
+        if len(found) > limits.COLUMNS:
+            raise DataError(f"{self.path} names {len(found):,} columns, over {limits.COLUMNS:,}")
+        return found
 
     def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
         """The ``wanted`` columns; those in ``text`` as they are written."""
@@ -115,10 +119,7 @@ class CsvFile:
 
 
 def _as_utf8(path: Path, encoding: str) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    data = reading.read_bytes(path, limits.TEXT_BYTES)
     if not data or data.isspace():
         raise DataError(f"{path} is empty")
     try:

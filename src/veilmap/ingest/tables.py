@@ -1,21 +1,18 @@
-"""Tables as their files have them, before anything is made of them; the only pyogrio here."""
+"""Tables as their files have them, before anything is made of them."""
 
-import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 import shapely
 
 from veilmap._util.arrays import Floats, Ints
-from veilmap._util.extras import require
-from veilmap.data import table_files
+from veilmap.data import geo_files, table_files
 from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import ANTENNAS_NOTE, CRS_NOTE
 from veilmap.data.table_files import unreadable_as
@@ -70,16 +67,12 @@ class ParquetFile:
     def names(self) -> list[str]:
         """The columns' names."""
         with unreadable_as(self.path, "parquet"):
-            return list(pa.parquet.read_schema(self.path).names)
+            return list(table_files.parquet_schema(self.path).names)
 
     def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
         """The ``wanted`` columns; Parquet knows their types, so ``text`` says nothing new."""
-        with unreadable_as(self.path, "parquet"):
-            table = pa.parquet.ParquetFile(self.path).read(columns=list(wanted))
-            table.validate(full=True)  # text may be damaged
-            crs, note = (
-                table_files.note(self.path, "parquet", n) for n in (CRS_NOTE, ANTENNAS_NOTE)
-            )
+        table = table_files.read_parquet(self.path, wanted)
+        crs, note = (table_files.note(self.path, "parquet", n) for n in (CRS_NOTE, ANTENNAS_NOTE))
         with about(self.path):
             antennas = None if note is None else Antennas.from_text(note)
         rows = np.arange(table.num_rows)
@@ -95,39 +88,22 @@ class GeoPackageFile:
 
     @cached_property
     def _layer(self) -> str:
-        with _reading(self.path) as (pyogrio, _):
-            layers = [str(name) for name, _ in pyogrio.list_layers(self.path)]
-        if self.layer is None and len(layers) == 1:
-            return layers[0]
-        if self.layer in layers:
-            return str(self.layer)
-        problem = "several layers" if self.layer is None else f"no layer {self.layer!r}"
-        raise ConfigurationError(
-            f"{self.path} has {problem}; choose layer from {', '.join(layers)}", "layer"
-        )
+        return geo_files.chosen_layer(self.path, self.layer)
 
     @cached_property
     def names(self) -> list[str]:
         """The columns' names."""
-        layer = self._layer
-        with _reading(self.path) as (pyogrio, _):
-            info = pyogrio.read_info(self.path, layer=layer)
-        return [str(name) for name in info["fields"]]
+        return geo_files.fields_of(self.path, self._layer)
 
     def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
         """The ``wanted`` columns and the points."""
-        layer = self._layer
-        with _reading(self.path) as (pyogrio, caught):
-            said, table = pyogrio.raw.read_arrow(self.path, layer=layer, columns=list(wanted))
-            table.validate(full=True)  # text may be damaged
-        name = said["geometry_name"] or "wkb_geometry"
-        points = None
-        if name in table.column_names:
-            points = self._points(table.column(name))
-            table = table.drop_columns([name])
-        warned = dict.fromkeys(" ".join(str(one.message).split()) for one in caught)
-        notes, rows = (f"layer {layer}", *warned), np.arange(table.num_rows)
-        return RawTable(self.path, table, rows, points=points, crs=said["crs"], notes=notes)
+        found = geo_files.read_shapes(self.path, self._layer, list(wanted))
+        table, points = found.columns, None
+        if found.geometry in table.column_names:
+            points = self._points(table.column(found.geometry))
+            table = table.drop_columns([found.geometry])
+        notes, rows = (f"layer {self._layer}", *found.warned), np.arange(table.num_rows)
+        return RawTable(self.path, table, rows, points=points, crs=found.crs, notes=notes)
 
     def _points(self, column: pa.ChunkedArray) -> Floats:
         # Damaged points are no points: their rows are left out as rows without a position.
@@ -140,17 +116,6 @@ class GeoPackageFile:
             )
         axes = shapely.get_x, shapely.get_y, shapely.get_z
         return np.column_stack([axis(geometries) for axis in axes])
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[tuple[Any, list[warnings.WarningMessage]]]:
-    """Pyogrio and a list for its warnings; what it raises becomes one line."""
-    require("pyogrio", f"{path}: reading GeoPackage files")
-    import pyogrio.raw
-
-    with warnings.catch_warnings(record=True) as caught, unreadable_as(path, "GeoPackage"):
-        warnings.simplefilter("always")
-        yield pyogrio, caught
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from veilmap._util import checks, files, threads
+from veilmap._util import checks, files, limits, reading, threads
 from veilmap._util.arrays import Floats
 from veilmap._util.ids import Id
 from veilmap._util.plain import to_plain
@@ -163,7 +163,7 @@ def _claim(folder: Path, about: Mapping[str, Any]) -> None:
     text = json.dumps(plain, indent=2, default=str) + "\n"
     if not note.exists():
         files.write_text(text, note)
-    elif note.read_text(encoding="utf-8") != text:
+    elif reading.read_bytes(note, limits.DESCRIPTION_BYTES) != text.encode():
         raise ConfigurationError(f"{folder} holds replicas of another run", "folder")
 
 

@@ -1,5 +1,6 @@
 """A radio map as a netCDF file: heights with coordinates and units, θ beside them."""
 
+import io
 import json
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -7,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from veilmap._util import files
+from veilmap._util import files, reading, seals
 from veilmap._util.arrays import Floats
+from veilmap._util.plain import DAMAGED
 from veilmap.data.antennas import Antennas
-from veilmap.errors import DataError, VeilmapError
+from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
 from veilmap.model.field import Field
 from veilmap.model.offsets import Offsets
@@ -19,7 +21,7 @@ from veilmap.model.propagation import Law, Propagation
 if TYPE_CHECKING:
     import xarray
 
-_FORMAT = 1
+_FORMAT = 2
 _LAWS = [field.name for field in fields(Propagation)][:4]
 
 
@@ -88,19 +90,20 @@ def _beyond_the_paper(radio_map: MapContent) -> dict[str, str]:
 
 def save(radio_map: MapContent, path: Path) -> None:
     """Write the map as netCDF."""
-    with files.replacing(path) as temporary:
-        as_dataset(radio_map).to_netcdf(temporary, engine="scipy")
+    dataset = as_dataset(radio_map).assign_attrs({seals.NAME: seals.BLANK})
+    files.write_bytes(seals.sealed(dataset.to_netcdf(engine="scipy")), path)
 
 
 def load(path: Path) -> MapContent:
     """Read a map that `save` wrote."""
     import xarray
 
+    content = reading.read_bytes(path)
+    if content.startswith(b"CDF"):  # or it is a file of another kind
+        seals.check(content, str(path))
     try:
-        with xarray.open_dataset(files.existing(path), engine="scipy") as dataset:
+        with xarray.open_dataset(io.BytesIO(content), engine="scipy") as dataset:
             dataset.load()
-    except VeilmapError:
-        raise
     except Exception as error:  # the reader raises many kinds for a damaged file
         raise DataError(f"{path} is not a readable netCDF file") from error
     if dataset.attrs.get("veilmap_format") != _FORMAT:
@@ -119,7 +122,7 @@ def load(path: Path) -> MapContent:
         stations, devices = json.loads(about.get("offsets", "[[], []]"))
         offsets = Offsets(stations, devices, tuple(json.loads(about.get("offset_values", "[]"))))
         return MapContent(grid, heights, theta, sharpness, offsets, field, known)
-    except (KeyError, TypeError, ValueError) as error:
+    except DAMAGED as error:
         raise DataError(f"{path} is not a whole radio map: {error}") from error
 
 

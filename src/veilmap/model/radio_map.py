@@ -19,7 +19,7 @@ from veilmap._util.arrays import Array, Bools, Floats, Ints
 from veilmap._util.ids import Id
 from veilmap.data.antennas import Antennas
 from veilmap.data.links import Links
-from veilmap.errors import ConfigurationError
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.geometry.grid import Grid, paired
 from veilmap.model import netcdf
 from veilmap.model import offsets as no_offsets
@@ -177,6 +177,8 @@ class RadioMap:
     @classmethod
     def from_arrays(cls, grid: Grid, arrays: Mapping[str, Any]) -> "RadioMap":
         """What `as_arrays` gave."""
+        if np.size(arrays["heights"]) != grid.cells:
+            raise DataError(f"{np.size(arrays['heights'])} heights for {grid.cells} cells")
         powers = np.asarray(arrays["powers"])
         start = Propagation.from_array(np.zeros(4 + 2 * len(powers)), powers)
         offsets = Offsets(*json.loads(str(arrays["offsets"])))

@@ -12,9 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
-from veilmap._util import files
+from veilmap._util import archives
 from veilmap._util.arrays import Array
 from veilmap._util.plain import to_plain
 from veilmap.errors import DataError
@@ -59,17 +57,16 @@ class Store:
         if not path.exists():
             return None
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                return {name: stored[name] for name in stored.files if name != "settings"}
-        except files.BROKEN_ARCHIVE as error:
+            stored = archives.load(path)
+        except DataError as error:
             raise DataError(f"{path} is damaged; delete it to have it computed anew") from error
+        return {name: values for name, values in stored.items() if name != "settings"}
 
     def save(self, task: Task, outcome: Outcome) -> None:
         """Keep an outcome, whole or not at all."""
         # The settings are for people who wonder what a file is.
-        with files.replacing(self._path(task)) as temporary:
-            arrays: dict[str, Any] = {"settings": _settings(task), **outcome}
-            np.savez_compressed(temporary, **arrays)
+        arrays: dict[str, Any] = {"settings": _settings(task), **outcome}
+        archives.save(self._path(task), arrays, compressed=True, secret=False)
 
     def _path(self, task: Task) -> Path:
         return self.folder / f"{type(task).__name__.lower()}-{key(task)}.npz"

@@ -4,6 +4,7 @@ It refuses mechanisms that promise nothing, and says why.
 """
 
 import math
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -204,6 +205,8 @@ class Ledger:
     mechanism: PrivateMechanism  # with its noise fixed
     opened: set[int] = field(default_factory=set)  # rounds whose sum, or uploads, were seen
     spent: dict[int | str, int] = field(default_factory=dict)  # such rounds of each client
+    # A random one for its beginning and for every spending: later ledgers have those of earlier.
+    marks: list[str] = field(default_factory=lambda: [_new_mark()])
 
     @property
     def epsilon(self) -> float:
@@ -222,6 +225,7 @@ class Ledger:
     def spend(self, round_number: int, clients: Iterable[int | str]) -> None:
         """Note that a round of these users is seen."""
         self.opened.add(round_number)
+        self.marks.append(_new_mark())
         for client in clients:
             self.spent[client] = self.spent.get(client, 0) + 1
 
@@ -230,13 +234,25 @@ class Ledger:
 
     def as_dict(self) -> dict[str, Any]:
         """For a file."""
-        return {"opened": sorted(self.opened), "spent": list(self.spent.items())}
+        return {
+            "opened": sorted(self.opened),
+            "spent": list(self.spent.items()),
+            "marks": self.marks,
+        }
 
     @classmethod
     def from_dict(cls, mechanism: PrivateMechanism, content: Mapping[str, Any]) -> "Ledger":
         """What `as_dict` gave."""
-        spent = {client: int(count) for client, count in content["spent"]}
-        return cls(mechanism, set(content["opened"]), spent)
+        spent = {
+            client: checks.whole("rounds of a client", count, least=0)
+            for client, count in content["spent"]
+        }
+        opened = {checks.whole("a round", number, least=0) for number in content["opened"]}
+        return cls(mechanism, opened, spent, [str(mark) for mark in content["marks"]])
+
+
+def _new_mark() -> str:
+    return secrets.token_hex(16)
 
 
 @lru_cache(maxsize=4096)

@@ -96,11 +96,17 @@ def kept_rounds(rounds: int) -> list[int]:
 def source_options(source: Source) -> list[str]:
     """Where measurements come from."""
     where = {"--city": source.city, "--users": source.users} if source.data is None else {}
-    file = [] if source.data is None else [str(source.data)]
+    file = [] if source.data is None else [_file(source.data)]
     area = None if source.area is None else ",".join(map(_exact, source.area))
-    public = {"--area": area, "--stations": source.stations}
-    others = {"--test": source.test, "--cell-size": source.cell_size}
+    stations, test = (path and _file(path) for path in (source.stations, source.test))
+    public = {"--area": area, "--stations": stations}
+    others = {"--test": test, "--cell-size": source.cell_size}
     return [*file, *_words({**where, **public, **others})]
+
+
+def _file(path: Path) -> str:
+    """A path as an argument, which no name of a file turns into an option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
 
 
 def mechanism_options(name: str, parameters: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._util import limits, reading
 from veilmap._util.options import options_of
 from veilmap.auditing.exposure import Witness
 from veilmap.data.folders import Crowd, MeasurementFolder, open_crowd
@@ -24,7 +25,7 @@ from veilmap.federation.study import StudyFolder, unpublished
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.model.evaluation import mean_absolute_error
 from veilmap.model.radio_map import RadioMap
-from veilmap.privacy.accounting import Ledger, Promise, has_guarantee, promise
+from veilmap.privacy.accounting import Promise, has_guarantee, promise
 from veilmap.privacy.mechanisms import Mechanism, PrivateMechanism, author_of
 from veilmap.runs import command
 from veilmap.runs.result import OpenResult
@@ -32,7 +33,6 @@ from veilmap.runs.source import Source
 from veilmap.scenes.scene import Scene
 
 _CACHED_ROUNDS = 4
-_MOST_LINKS = 5_000_000
 
 
 class OpenRun(OpenResult):
@@ -128,7 +128,7 @@ class OpenRun(OpenResult):
         rows, mechanism = self.history(), self.config.mechanism
         if self.finished or not isinstance(mechanism, PrivateMechanism):
             return rows[-1].epsilon if rows else math.nan
-        return Ledger.from_dict(mechanism, self.folder.load_ledger()).epsilon
+        return self.folder.load_ledger(mechanism).epsilon
 
     def radio_map(self) -> RadioMap:
         """The learned map, or while the run goes on that of its newest checkpoint."""
@@ -136,7 +136,11 @@ class OpenRun(OpenResult):
         def read() -> RadioMap:
             _ = self.config  # a damaged one is an error of its own
             final = self.path / "radio_map.nc"
-            found = RadioMap.load(final) if self.finished else self.folder.newest_map()
+            found = (
+                RadioMap.load(reading.unlinked(final))
+                if self.finished
+                else self.folder.newest_map()
+            )
             if found is None:
                 raise RunFolderError(
                     "no map yet: it is written with the run's first checkpoint; ask again soon"
@@ -227,13 +231,19 @@ class OpenRun(OpenResult):
     @property
     def measurements(self) -> Measurements:
         """The users' measurements as one table; an error if they are missing or too many."""
+        many = 0 if self.withheld or self._data else self._own_source().synthetic_links
+        if many > limits.RUN_LINKS:  # before they are made
+            raise DataError(
+                f"{self.path} was trained on {many:,} links of a synthetic city, more than the"
+                f" {limits.RUN_LINKS:,} that are made at once to show single users"
+            )
         truth, _ = self.crowd
         if isinstance(truth, Measurements):
             return truth
-        if len(truth) > _MOST_LINKS:
+        if len(truth) > limits.RUN_LINKS:
             raise DataError(
-                f"{truth.path} holds {len(truth):,} links, more than the {_MOST_LINKS:,} that are"
-                " read at once to show single users; `veilmap audit` reads them in parts"
+                f"{truth.path} holds {len(truth):,} links, more than the {limits.RUN_LINKS:,} that"
+                " are read at once to show single users; `veilmap audit` reads them in parts"
             )
         return truth.load()
 
@@ -288,8 +298,8 @@ class OpenRun(OpenResult):
 
     def _participants(self) -> set[ClientId]:
         """Users who are known to have taken part."""
-        if self.promised:
-            return {client for client, _ in self.folder.load_ledger()["spent"]}
+        if isinstance(self.config.mechanism, PrivateMechanism):
+            return {*self.folder.load_ledger(self.config.mechanism).spent}
         return {client for seen in self.transcript().rounds.values() for client in seen.clients}
 
     def _own_source(self) -> Source:

@@ -1,11 +1,12 @@
 """Where a run's measurements come from: files, or a synthetic city."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from veilmap._util import checks
+from veilmap._util import checks, limits
 from veilmap._util.plain import from_plain, plain, to_plain
 from veilmap.data.folders import MeasurementFolder, open_crowd
 from veilmap.data.measurements import Measurements
@@ -15,6 +16,7 @@ from veilmap.federation.public import Stations, read_stations
 from veilmap.geometry.grid import Grid
 from veilmap.scenes.scene import Scene
 
+_LINKS_EACH = 200  # of the users of a synthetic city
 _PATHS = ("data", "test", "buildings", "stations")
 
 
@@ -43,12 +45,19 @@ class Source:
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else Path(value))
         for name in ("city", "users"):
-            object.__setattr__(self, name, checks.whole(name, getattr(self, name), least=0))
+            most = limits.SYNTHETIC_USERS if name == "users" else math.inf
+            value = checks.whole(name, getattr(self, name), least=0, most=most)
+            object.__setattr__(self, name, value)
         checks.number("cell_size", self.cell_size, above=0)
         if self.area is not None:
             checks.points("area", self.area, columns=4)
         if self.data is None and (self.area or self.stations):
             raise ConfigurationError("a synthetic city has an area and base stations of its own")
+
+    @property
+    def synthetic_links(self) -> int:
+        """How many links would be measured in a synthetic city; 0 where there is a file."""
+        return 0 if self.data else self.users * _LINKS_EACH
 
     @property
     def scene(self) -> Scene | None:
@@ -71,7 +80,8 @@ class Source:
         assert scene is not None  # there is no file
         if unseen is None:
             unseen = scene.measure(users=200, seed=2 * self.city + 1)
-        return scene.measure(users=self.users, seed=2 * self.city), unseen, scene.grid
+        crowd = scene.measure(users=self.users, links_per_user=_LINKS_EACH, seed=2 * self.city)
+        return crowd, unseen, scene.grid
 
     def public_stations(self) -> Stations | None:
         """Base stations that are public facts; None where only measurements tell of them."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap._util import reading
 from veilmap.errors import ConfigurationError, RunFolderError
 from veilmap.federation.study import StudyFolder
 from veilmap.model.radio_map import RadioMap
@@ -90,7 +91,7 @@ class OpenSurvey(OpenResult):
         """The map; an error where it is another survey's."""
 
         def read() -> RadioMap:
-            found = RadioMap.load(self.folder.map_file)
+            found = RadioMap.load(reading.unlinked(self.folder.map_file))
             field, ids = found.field, tuple(one.id for one in self.survey.stations)
             if field is None or field.deviations is None or tuple(map(str, field.ids)) != ids:
                 raise RunFolderError(

@@ -1,13 +1,12 @@
 """What an audit of a survey has written down, read as if a stranger had written it."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veilmap._util import checks
+from veilmap._util import checks, reading
 from veilmap._util.plain import DAMAGED
 from veilmap.auditing.measured import DISTANCES, Measured
 from veilmap.auditing.verdict import Verdict
@@ -70,7 +69,7 @@ class SurveyAudit:
     def read(cls, path: Path, digest: str) -> "SurveyAudit | None":
         """The audit of the survey of that digest; None where there is none or it is damaged."""
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = reading.read_json(path)
             if content["survey"] != digest:
                 return None
             members, planted = content.get("membership"), content.get("canaries")

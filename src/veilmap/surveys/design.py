@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from veilmap._util import checks, files
+from veilmap._util import checks, files, reading
 from veilmap._util.arrays import Array, Floats, Ints
 from veilmap._util.ids import Known, in_order, places
-from veilmap._util.plain import from_plain, plain, to_plain
+from veilmap._util.plain import DAMAGED, from_plain, plain, to_plain
 from veilmap.data.antennas import Antennas
-from veilmap.errors import ConfigurationError, DataError, VeilmapError
+from veilmap.errors import ConfigurationError, DataError
 from veilmap.geometry.grid import Grid
 from veilmap.privacy.accounting import gaussian_deviation, gaussian_epsilon
 from veilmap.privacy.mechanisms.lattice import LARGEST_DEVIATION, LEAST_ON_SUM
@@ -340,12 +340,8 @@ class Survey:
     def load(cls, path: str | Path) -> "Survey":
         """Read what `save` wrote."""
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise DataError(f"{path} is no survey design: {error}") from None
-        try:
-            return from_plain(content, cls)
-        except VeilmapError as error:
+            return from_plain(reading.read_json(path), cls)
+        except DAMAGED as error:
             raise DataError(f"{path} is no survey design: {error}") from None
 
 

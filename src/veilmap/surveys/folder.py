@@ -1,6 +1,5 @@
 """A survey on disk: its design, the account of its opening, the opened sum and the map."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veilmap._util import checks, files
+from veilmap._util import archives, checks, files, reading
 from veilmap._util.plain import DAMAGED
 from veilmap._util.version import __version__
 from veilmap.errors import PrivacyError, RunFolderError
@@ -56,7 +55,6 @@ class SurveyFolder:
         """
         before = [sum_ for folder in after for sum_ in folder.sums]
         self.check_earlier(seed, after)
-        self.path.mkdir(parents=True, exist_ok=True)
         with files.locked(self.path / ".lock"):
             if self._ledger.exists():
                 known = self.account
@@ -81,7 +79,7 @@ class SurveyFolder:
                 "opened": datetime.now(UTC).isoformat(timespec="seconds"),
                 "opening": None if opening is None else dict(opening),
             }
-            files.write_json(account, self._ledger)
+            files.write_json(account, self._ledger, secret=True, sealed=True)
 
     def check_earlier(self, seed: int | None, after: Sequence["SurveyFolder"]) -> None:
         """Refuse earlier surveys that leave nothing to promise to the people who were in them."""
@@ -107,8 +105,7 @@ class SurveyFolder:
 
     def save(self, opened: OpenedSum, radio_map: RadioMap) -> None:
         """Write the opened sum and the map."""
-        with files.replacing(self._sum) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, total=opened.total)
+        archives.save(self._sum, {"total": opened.total}, compressed=True)
         radio_map.save(self.map_file)
 
     @property
@@ -138,7 +135,7 @@ class SurveyFolder:
     def account(self) -> dict[str, Any]:
         """What the opening cost each participant; ``epsilon`` is None where nothing is promised."""
         try:
-            account = json.loads(self._ledger.read_text(encoding="utf-8"))
+            account = reading.read_json(self._ledger, follow=False, sealed=True)
             seeded = bool(account["seeded"])
             known = {
                 "survey": str(account["survey"]),
@@ -178,9 +175,8 @@ class SurveyFolder:
         """The opened sum."""
         survey = self.survey
         try:
-            with self._sum.open("rb") as file, np.load(file, allow_pickle=False) as content:
-                total = np.asarray(content["total"])
-        except (*files.BROKEN_ARCHIVE, TypeError) as error:
+            total = archives.load(self._sum, follow=False)["total"]
+        except DAMAGED as error:
             raise RunFolderError(f"{self._sum} is no opened sum: {error}") from None
         if total.shape != (survey.numbers,) or total.dtype.kind != "i":
             raise RunFolderError(

@@ -1,6 +1,5 @@
 """One opened run or survey with what is made of it for the page."""
 
-import json
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import ClassVar
 from numpy.typing import ArrayLike
 
 from veilmap import layers
+from veilmap._util import reading
 from veilmap._util.ids import Id
 from veilmap._util.plain import DAMAGED
 from veilmap.auditing.verdict import Verdict
@@ -162,7 +162,7 @@ class ServedRun(Served, OpenRun):
             path = folder / "audit" / "audit.json"
             try:
                 if path.stat().st_mtime_ns > self.version[1]:
-                    content = json.loads(path.read_text(encoding="utf-8"))
+                    content = reading.read_json(path, follow=False)
                     verdict, mae_db = Verdict.read(content["verdict"]), known(content["map_mae_db"])
                     return _point(run, self.label, mae_db, verdict, self.study)
             except DAMAGED:

@@ -145,8 +145,7 @@ class _Started:
 
 def _start(federation: Federation, name: str) -> _Started:
     log = _log(federation, name)
-    log.parent.mkdir(exist_ok=True)
-    with log.open("ab") as out:
+    with files.open_log(log) as out:
         begin = out.tell()
         process = subprocess.Popen(
             federation.command(name), stdout=out, stderr=out, stdin=subprocess.DEVNULL,

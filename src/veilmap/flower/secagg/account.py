@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from veilmap._util import files
+from veilmap._util import files, reading
 from veilmap._util.plain import to_plain
 from veilmap.errors import PrivacyError
 from veilmap.privacy.accounting import Ledger
@@ -42,7 +42,7 @@ def enrol(path: Path, owner: str) -> None:
         if path.exists():
             load(path, owner)
         else:
-            files.write_json(asdict(NodeAccount(owner)), path)
+            files.write_json(asdict(NodeAccount(owner)), path, secret=True)
 
 
 def enter(path: Path, owner: str, session: int, stage: str, mechanism: Mechanism) -> None:
@@ -56,7 +56,7 @@ def enter(path: Path, owner: str, session: int, stage: str, mechanism: Mechanism
         after = _advanced(before, session, stage)
         if stage == CHARGED:
             after = _charged(after, mechanism)
-        files.write_json(asdict(after), path)
+        files.write_json(asdict(after), path, secret=True)
 
 
 def load(path: Path, owner: str) -> NodeAccount:
@@ -67,7 +67,7 @@ def load(path: Path, owner: str) -> NodeAccount:
             " enrol the node with a new key"
         )
     try:
-        account = NodeAccount(**json.loads(path.read_text(encoding="utf-8")))
+        account = NodeAccount(**reading.read_json(path))
         if account.session < 0 or account.answers < 0 or account.stage not in ("", *STAGES):
             raise ValueError("a number or stage that no account comes to")
     except (TypeError, ValueError) as error:

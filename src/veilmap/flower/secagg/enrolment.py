@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from veilmap._util import files
+from veilmap._util import files, limits, reading
 from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.federation.messages import ClientId
 from veilmap.flower.secagg import account as accounts
@@ -42,7 +42,7 @@ class Roster:
         keys: dict[str, Any] = {}
         users: dict[str, Collection[ClientId]] = {}
         try:
-            lines = files.existing(path).read_text(encoding="utf-8").splitlines()
+            lines = reading.read_bytes(path, limits.DESCRIPTION_BYTES).decode().splitlines()
             for line in filter(None, map(str.strip, lines)):
                 kind, text, name, *speaks_for = line.split(maxsplit=3)
                 key = serialization.load_ssh_public_key(f"{kind} {text}".encode())
@@ -53,7 +53,9 @@ class Roster:
                 keys[name] = key
                 if speaks_for:
                     users[name] = _users_in(speaks_for[0])
-        except (ValueError, RecursionError, UnsupportedAlgorithm) as error:
+        except (
+            ValueError, NotImplementedError, RecursionError, UnsupportedAlgorithm
+        ) as error:  # fmt: skip
             raise PrivacyError(f"the roster {path} is not a list of node keys: {error}") from error
         if len({as_text(key) for key in keys.values()}) < len(keys):
             raise PrivacyError(f"the roster {path} has one key under two names")
@@ -94,8 +96,9 @@ class Enrolment:
     def load(cls, key: Path, roster: Path, account: Path) -> "Enrolment":
         """What a node's configuration names."""
         try:
-            own = serialization.load_ssh_private_key(files.existing(key).read_bytes(), None)
-        except (ValueError, UnsupportedAlgorithm) as error:
+            content = reading.read_bytes(key, limits.DESCRIPTION_BYTES)
+            own = serialization.load_ssh_private_key(content, None)
+        except (ValueError, NotImplementedError, UnsupportedAlgorithm) as error:
             raise PrivacyError(f"{key} is not a node's private key: {error}") from error
         if not isinstance(own, ec.EllipticCurvePrivateKey):
             raise PrivacyError(f"{key} is not an ECDSA key: make one with ssh-keygen -t ecdsa")

@@ -32,6 +32,7 @@ from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_
 from veilmap._util.arrays import Floats, Ints
 from veilmap.errors import PrivacyError
 from veilmap.flower import records
+from veilmap.flower.fields import UnreadableError
 from veilmap.flower.secagg import sharing
 from veilmap.flower.secagg.enrolment import Enrolment
 from veilmap.flower.secagg.session import (
@@ -257,7 +258,7 @@ def _answer(turn: _Turn) -> Message:
     try:
         broadcast = records.read_question(turn.message.content).broadcast
         same = records.digest(turn.message.content) == announced.broadcast
-    except records.UnreadableError as error:
+    except UnreadableError as error:
         raise PrivacyError(str(error)) from error
     if not same or (broadcast.round, broadcast.cohort) != (announced.round, announced.cohort):
         raise PrivacyError("the server sends another broadcast than it announced to everybody")

@@ -6,7 +6,7 @@ neither Flower's SecAgg+ nor another node then gets what could make it fail.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import RecordDict
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
@@ -65,12 +65,12 @@ def complaint(content: RecordDict, asked: Asked) -> list[int]:
     record = content.config_records.get(RECORD)
     if asked.stage != Stage.COLLECT_MASKED_VECTORS or record is None or UNOPENED not in record:
         return []
-    peers, told = set(asked.request[Key.SOURCE_LIST]), record[UNOPENED]
+    peers, told = set(asked.request[Key.SOURCE_LIST]), cast("Any", record[UNOPENED])
     if not isinstance(told, list) or not all(type(node) is int for node in told):
         raise UnreadableError(f"has {UNOPENED} that are no nodes")
     if not told or len(set(told)) < len(told) or not set(told) <= peers:
         raise UnreadableError(f"has {UNOPENED} that are not its peers")
-    return told
+    return [*told]
 
 
 def _keys(content: RecordDict, asked: Asked) -> None:

@@ -1,7 +1,6 @@
-"""Footprints with heights out of GeoJSON and GeoPackage files; the only place with pyogrio here."""
+"""Footprints with heights out of GeoJSON and GeoPackage files."""
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ import numpy as np
 
 from veilmap._util import checks, files
 from veilmap._util.arrays import Array, Floats
-from veilmap._util.extras import require
+from veilmap.data import geo_files
 from veilmap.errors import DataError
 from veilmap.geometry import coordinates
 from veilmap.scenes.buildings.prism import Building, polygons_of
@@ -87,23 +86,16 @@ def read_footprints(
 
 def _read(path: Path, layer: str | None) -> tuple[Array, dict[str, Array], str | None]:
     """Shapes, attributes and the coordinate system of a file."""
-    require("pyogrio", f"{path}: reading footprints")
-    import pyogrio.raw
     import shapely
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what matters is checked below
-            about, table = pyogrio.raw.read_arrow(path, layer=layer)
-    except (RuntimeError, ValueError, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path} cannot be read as footprints: {reason}") from None
-    name = about["geometry_name"] or "wkb_geometry"
+    # Of several layers the first, as GDAL has it.
+    found = geo_files.read_shapes(path, layer or geo_files.layers_of(path)[0])
+    table, name = found.columns, found.geometry
     if name not in table.column_names:
         raise DataError(f"{path} has no shapes")
     shapes = shapely.from_wkb(table.column(name).to_numpy(), on_invalid="ignore")
     others = [column for column in table.column_names if column != name]
-    return shapes, {column: table.column(column).to_numpy() for column in others}, about["crs"]
+    return shapes, {column: table.column(column).to_numpy() for column in others}, found.crs
 
 
 def _heights(

@@ -1,4 +1,4 @@
-"""Heights above ground out of surface models; the only place with rasterio here."""
+"""Heights above ground out of surface models."""
 
 import math
 from pathlib import Path
@@ -7,7 +7,8 @@ import numpy as np
 
 from veilmap._util import checks, files
 from veilmap._util.arrays import Floats
-from veilmap._util.extras import require
+from veilmap.data import geo_files
+from veilmap.data.table_files import unreadable_as
 from veilmap.errors import DataError
 from veilmap.geometry.grid import Grid
 
@@ -69,27 +70,21 @@ def _ground(ground: str | Path | float, grid: Grid) -> Floats | float:
 
 def _on_grid(path: Path, grid: Grid, how: str) -> Floats:
     """A raster's first band on the cells of a grid, southern row first; NaN where it has none."""
-    require("rasterio", f"{path}: reading a surface model")
+    values, transform, crs = geo_files.read_raster(path)
+    if (crs is None) != (grid.crs is None):
+        raise DataError(
+            f"{path} is in {crs or 'no coordinate system'}, the map in {grid.crs or 'none'}"
+        )
     import rasterio
     from rasterio.warp import Resampling, reproject
 
     result = np.full(grid.shape, np.nan)
-    try:
-        with rasterio.open(path) as file:
-            if (file.crs is None) != (grid.crs is None):
-                raise DataError(
-                    f"{path} is in {file.crs or 'no coordinate system'}, the map in"
-                    f" {grid.crs or 'none'}"
-                )
-            # Without a system both are planes in metres: any one will do to compare them.
-            systems = (file.crs, grid.crs) if grid.crs else ("EPSG:32633", "EPSG:32633")
-            values = file.read(1, masked=True).astype(np.float64).filled(np.nan)
-            reproject(
-                values, result, src_transform=file.transform, src_crs=systems[0], src_nodata=np.nan,
-                dst_transform=rasterio.Affine(*grid.north_up), dst_crs=systems[1],
-                dst_nodata=np.nan, resampling=Resampling[how],
-            )  # fmt: skip
-    except rasterio.errors.RasterioError as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path} cannot be read as a GeoTIFF: {reason}") from None
+    # Without a system both are planes in metres: any one will do to compare them.
+    systems = (crs, grid.crs) if grid.crs else ("EPSG:32633", "EPSG:32633")
+    with unreadable_as(path, "a GeoTIFF"):
+        reproject(
+            values, result, src_transform=transform, src_crs=systems[0], src_nodata=np.nan,
+            dst_transform=rasterio.Affine(*grid.north_up), dst_crs=systems[1],
+            dst_nodata=np.nan, resampling=Resampling[how],
+        )  # fmt: skip
     return result[::-1]
