@@ -1,4 +1,4 @@
-"""Arithmetic modulo the prime q = 2³² − 2²⁰ + 1, whose multiplicative group has a root of order 2²⁰.
+"""Arithmetic modulo the prime q = 2³² − 2²⁰ + 1, which has a root of 1 of order 2²⁰.
 
 Elements are 64-bit words below q, so that a product of two fits in a word.
 """

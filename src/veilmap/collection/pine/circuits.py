@@ -92,7 +92,7 @@ def _check_pairs(own: Measurement, checks: Field, base: np.uint64) -> Field:
     shift = np.uint64(own.divided(own.parameters.wraparound_bound - 1))
     powers_of_2 = np.uint64(1) << np.arange(own.parameters.sum_bits, dtype=np.uint64)
     told = field.multiplied(checks[:, :-1], powers_of_2).sum(axis=1) % np.uint64(PRIME)
-    wrong = field.subtracted(field.added(own.sums, shift), told)
+    wrong = field.subtracted(field.added(own.sums, np.full_like(own.sums, shift)), told)
     weighted = field.multiplied(wrong, field.powers(base, len(wrong)))
     return np.column_stack([weighted, checks[:, -1]]).ravel()
 

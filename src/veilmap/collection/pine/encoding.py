@@ -54,7 +54,7 @@ def wraparound_bits(parameters: Parameters, sums: Field) -> Field:
 
     As many checks as must pass are marked as passed, the first ones; of others, bits say nothing.
     """
-    shifted = shares.centred(sums) + parameters.wraparound_bound - 1
+    shifted = shares.centred(sums.astype(np.uint32)) + parameters.wraparound_bound - 1
     within = (shifted >= 0) & (shifted < 2 * parameters.wraparound_bound)
     passed = within & (np.cumsum(within) <= parameters.successes)
     if passed.sum() < parameters.successes:

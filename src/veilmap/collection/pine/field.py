@@ -26,17 +26,17 @@ def elements(whole: Ints | Sequence[int]) -> Field:
 
 
 def added(a: Field, b: Field) -> Field:
-    """a + b."""
+    """Sums a + b, entry by entry."""
     return (a + b) % _Q
 
 
 def subtracted(a: Field, b: Field) -> Field:
-    """a − b."""
+    """Differences a − b, entry by entry."""
     return (a + (_Q - b)) % _Q
 
 
 def multiplied(a: Field, b: Field | np.uint64) -> Field:
-    """a · b, entry by entry."""
+    """Products a · b, entry by entry."""
     return a * b % _Q
 
 
@@ -46,7 +46,7 @@ def root_of_unity(order: int) -> np.uint64:
 
 
 def powers(base: np.uint64, count: int) -> Field:
-    """1, b, b², …"""
+    """The first ``count`` powers 1, b, b², … of an element."""
     return prime_field.powers(base, count)
 
 
@@ -86,7 +86,7 @@ def combined(weights: Field, rows: Field) -> Field:
 
 
 def signed_sums(stream: bytes, values: Field, rows: int) -> Field:
-    """Σ_i z_i x_i for each of ``rows`` random vectors z over −1, 0, 0, 1, from two bits an entry."""
+    """Σ_i z_i x_i of each of ``rows`` vectors z over −1, 0, 0, 1, by two random bits an entry."""
     width = -(-len(values) // 4)
     found = prime_field.signed_sums(
         np.frombuffer(stream, dtype=np.uint8).reshape(rows, width), values

@@ -61,9 +61,9 @@ class Parameters:
 
     def _check_room(self) -> None:
         """Conditions of [PINE], figure 1 and lemma 3.3, as the reference code states them."""
-        if PRIME <= 3 * self.bound**2 + 2 or PRIME < max(
-            self.wraparound_bound**2 / 4000, 2600 * self.wraparound_bound, 2 * self.checks
-        ):
+        wrap = self.wraparound_bound
+        needed = 3 * self.bound**2 + 3, wrap**2 / 4000, 2600 * wrap, 2 * self.checks
+        if max(needed) > PRIME:
             raise ConfigurationError(
                 f"a norm of {self.bound:,} cannot be proven in a field of {PRIME:,} elements with"
                 f" alpha = {self.alpha:g}: take a smaller one",

@@ -25,7 +25,21 @@ from veilmap.collection.pine.xof import Field, Usage, expanded
 
 
 class Unproven(Exception):  # noqa: N818
-    """A report does not show that its vector is short enough."""
+    """A report does not show that its vector is short enough.
+
+    Parameters
+    ----------
+    reason : str
+        ``malformed``, ``unproven``, ``unlucky`` (the client makes the report anew) or
+        ``disagreement`` of both aggregators' randomness.
+    line : str
+        What is wrong, for people.
+    """
+
+    def __init__(self, reason: str, line: str) -> None:
+        super().__init__(line)
+        self.reason = reason
+        self.line = line
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +80,7 @@ def begun(
     first = own.measurement[: parameters.dimension + 2 * parameters.norm_bits]
     wraparound = part(role, own.wraparound_blind, first, nonce, Usage.WRAPAROUND_PART)
     joint = part(role, own.joint_blind, own.measurement, nonce, Usage.JOINT_PART)
-    seeds = Parts(
-        _with(parts.wraparound, role, wraparound), _with(parts.joint, role, joint)
-    ).seeds
+    seeds = Parts(_with(parts.wraparound, role, wraparound), _with(parts.joint, role, joint)).seeds
     share = own.measurement[: parameters.dimension]
     sums = encoding.wraparound_sums(parameters, share, seeds[0])
     measurement = Measurement(parameters, own.measurement, sums, VERIFIERS)
@@ -84,7 +96,7 @@ def decided(parameters: Parameters, leader: Message, helper: Message) -> tuple[b
     checks, at = field.added(leader.checks, helper.checks), 0
     for shape in parameters.shapes:
         if not holds(shape, checks[at : at + shape.verifier]):
-            raise Unproven("the vector is too long, or its proof is wrong")
+            raise Unproven("unproven", "the vector is too long, or its proof is wrong")
         at += shape.verifier
     return Parts(
         (leader.wraparound_part, helper.wraparound_part), (leader.joint_part, helper.joint_part)
@@ -94,7 +106,7 @@ def decided(parameters: Parameters, leader: Message, helper: Message) -> tuple[b
 def finished(state: State, seeds: tuple[bytes, bytes]) -> Field:
     """A verifier's share of the vector, which may now be added up."""
     if seeds != state.seeds:
-        raise Unproven("leader and helper did not check with the same randomness")
+        raise Unproven("disagreement", "leader and helper did not check with the same randomness")
     return state.share
 
 
@@ -108,7 +120,9 @@ def _checks(own: Measurement, proofs: Field, joint: Field, points: Field) -> Fie
         try:
             found.append(queried(shape, circuit, proofs[at : at + shape.proof], point))
         except UnluckyPoint:
-            raise Unproven("the random point is one that must not be used: send it anew") from None
+            raise Unproven(
+                "unlucky", "a random point is one that must not be used: make the report anew"
+            ) from None
         at += shape.proof
     return np.concatenate(found)
 

@@ -1,4 +1,4 @@
-"""The extendable-output function of PINE: HMAC-SHA-256 for a key, AES-128 in counter mode for bytes.
+"""The extendable-output function: HMAC-SHA-256 gives a key, AES-128 in counter mode bytes.
 
 Every use has a domain separation tag, so that bytes for one never serve another. Names, numbers and
 layouts are those of draft-chen-cfrg-vdaf-pine (Pine32HmacSha256Aes128) and, below 8, of Prio3 in
