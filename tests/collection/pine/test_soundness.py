@@ -97,7 +97,7 @@ WRAPPING = [one_root, several_roots, halves, quarters]
 
 @pytest.mark.parametrize("long", LONG + WRAPPING, ids=lambda one: one.__name__)
 def test_these_vectors_are_too_long(long):
-    """And those that wrap around have a norm in range modulo q, so that only the checks can tell."""
+    """Those that wrap around have a norm in range modulo q, so that only the checks can tell."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         squared = cheats.squared_norm(long(rng) % Q) % Q
@@ -303,7 +303,7 @@ def test_what_is_no_share_is_malformed(role, change):
 
 
 def test_neither_share_of_a_vector_tells_of_it():
-    """Shares of the same vector are new with every secret, and only both together are the vector."""
+    """Shares of a vector are new with every secret, and only both together are the vector."""
     vector = honest(np.random.default_rng(13))
     report, seen = os.urandom(16), []
     for _ in range(2):
