@@ -1,0 +1,150 @@
+"""What proofs of bounded contributions cost: seconds, bytes, and reports a second.
+
+python benchmarks/pine.py
+python benchmarks/pine.py --entries 500,3000,20000 --clip 1024 --reports 200
+
+Reports are made and verified in memory, without HTTP and database. A client makes a report on one
+core; an aggregator verifies its own halves, so that leader and helper are timed by themselves.
+These are seconds of the processor, which other programs hardly change; "reports/s" are by the
+clock, of two processes at once, and "at most" what two cores do that are free. "Unverified" is the
+same vector as random shares alone (`collection/shares.py`): the leader reads its elements, the
+helper expands its seed, as they do before they add them up.
+"""
+
+import argparse
+import math
+import multiprocessing
+import os
+import statistics
+import time
+
+import numpy as np
+
+from veilmap.collection import shares
+from veilmap.collection.pine import reports
+from veilmap.collection.pine.choosing import chosen, errors
+from veilmap.collection.pine.parameters import Parameters
+
+KEY, DIGEST = bytes(range(32)), bytes(range(100, 132))
+HEARD = 200  # entries that are not 0
+EPSILON = 2.0
+ROLES = {"leader": 0, "helper": 1}
+
+
+def vector(parameters: Parameters, number: int) -> np.ndarray:
+    """Somebody's contribution: as long as it may be, and 0 at stations that were not heard."""
+    rng = np.random.default_rng(number)
+    own = np.zeros(parameters.dimension, dtype=np.int64)
+    count = min(HEARD, parameters.dimension)
+    direction = rng.normal(size=count)
+    entries = np.trunc(direction / np.linalg.norm(direction) * parameters.bound)
+    own[rng.choice(len(own), count, replace=False)] = entries
+    return own
+
+
+def made(
+    parameters: Parameters, count: int
+) -> tuple[list[tuple[bytes, tuple[bytes, bytes]]], float]:
+    """Reports of so many people, and the median of the seconds that one took."""
+    found, seconds = [], []
+    for number in range(count):
+        own, report, secret = vector(parameters, number), os.urandom(16), os.urandom(32)
+        began = time.process_time()
+        halves = reports.prove(parameters, own, DIGEST, report, secret)
+        seconds.append(time.process_time() - began)
+        found.append((report, halves))
+    return found, statistics.median(seconds)
+
+
+def verify(parameters: Parameters, role: int, some: list) -> list[bytes]:
+    """An aggregator's messages about reports; the helper decides with the leader's as well."""
+    return [
+        reports.begin(parameters, role, KEY, reports.nonce_of(DIGEST, report), halves[role])[1]
+        for report, halves in some
+    ]
+
+
+def decide(parameters: Parameters, leader: list[bytes], helper: list[bytes]) -> None:
+    for first, second in zip(leader, helper, strict=True):
+        reports.decide(parameters, first, second)
+
+
+def unverified(dimension: int, count: int) -> tuple[float, float]:
+    """Seconds a report of leader and helper without proofs."""
+    seed, report = os.urandom(32), os.urandom(16)
+    content = shares.to_bytes(shares.expanded(seed, DIGEST, report, dimension))
+    times = []
+    for work in (
+        lambda: shares.from_bytes(content),
+        lambda: shares.expanded(seed, DIGEST, report, dimension),
+    ):
+        began = time.process_time()
+        for _ in range(count):
+            work()
+        times.append((time.process_time() - began) / count)
+    return times[0], times[1]
+
+
+def both_cores(parameters: Parameters, some: list) -> float:
+    """Reports a second of one aggregator with two processes."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        jobs = [(parameters, ROLES["leader"], some) for _ in range(2)]
+        pool.starmap(verify, [(*job[:2], job[2][:3]) for job in jobs])  # compiled kernels are read
+        began = time.perf_counter()
+        pool.starmap(verify, jobs)
+        return 2 * len(some) / (time.perf_counter() - began)
+
+
+def row(dimension: int, clip: int, count: int) -> list[str]:
+    parameters = chosen(dimension, clip)
+    made(parameters, 3)
+    some, client = made(parameters, count)
+    messages, seconds = {}, {}
+    for name, role in ROLES.items():
+        verify(parameters, role, some[:3])
+        began = time.process_time()
+        messages[name] = verify(parameters, role, some)
+        seconds[name] = (time.process_time() - began) / count
+    began = time.process_time()
+    decide(parameters, messages["leader"], messages["helper"])
+    deciding = (time.process_time() - began) / count
+    plain = unverified(dimension, count)
+    sent = sum(len(half) for half in some[0][1])
+    bare = 4 * dimension + 64
+    promised = errors(parameters)
+    return [
+        f"{dimension:,}",
+        f"{1000 * client:.1f}",
+        f"{sent:,}", f"{bare:,}", f"{sent / bare:.2f}",
+        f"{reports.message_bytes(parameters):,}",
+        f"{1000 * seconds['leader']:.2f}", f"{1000 * (seconds['helper'] + deciding):.2f}",
+        f"{1000 * plain[0]:.3f}", f"{1000 * plain[1]:.3f}",
+        f"{both_cores(parameters, some):,.0f}", f"{2 / seconds['leader']:,.0f}",
+        f"{math.log2(promised.soundness):.1f}",
+        f"{math.log2(promised.zero_knowledge):.1f}",
+        f"{math.log2(promised.delta(EPSILON)):.1f}",
+        f"{math.log2(promised.refusal):.1f}",
+    ]  # fmt: skip
+
+
+HEADER = [
+    "entries", "client ms", "bytes sent", "unverified", "ratio", "leader to helper",
+    "leader ms", "helper ms", "unverified leader ms", "unverified helper ms",
+    "reports/s, 2 cores", "at most",
+    "log2 soundness", "log2 zero knowledge", f"log2 added delta (eps {EPSILON:g})", "log2 refusal",
+]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--entries", default="500,3000,20000")
+    parser.add_argument("--clip", type=int, default=1024)
+    parser.add_argument("--reports", type=int, default=200)
+    given = parser.parse_args()
+    rows = [row(int(one), given.clip, given.reports) for one in given.entries.split(",")]
+    for name, *values in zip(HEADER, *rows, strict=True):
+        print(name.rjust(26), *(value.rjust(12) for value in values))
+
+
+if __name__ == "__main__":
+    main()
