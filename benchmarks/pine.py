@@ -23,15 +23,14 @@ import numpy as np
 from veilmap.collection import shares
 from veilmap.collection.pine import reports
 from veilmap.collection.pine.choosing import chosen, errors
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 
 KEY, DIGEST = bytes(range(32)), bytes(range(100, 132))
 HEARD = 200  # entries that are not 0
 EPSILON = 2.0
-ROLES = {"leader": 0, "helper": 1}
 
 
-def vector(parameters: Parameters, number: int) -> np.ndarray:
+def vector(parameters: NormProofs, number: int) -> np.ndarray:
     """Somebody's contribution: as long as it may be, and 0 at stations that were not heard."""
     rng = np.random.default_rng(number)
     own = np.zeros(parameters.dimension, dtype=np.int64)
@@ -43,7 +42,7 @@ def vector(parameters: Parameters, number: int) -> np.ndarray:
 
 
 def made(
-    parameters: Parameters, count: int
+    parameters: NormProofs, count: int
 ) -> tuple[list[tuple[bytes, tuple[bytes, bytes]]], float]:
     """Reports of so many people, and the median of the seconds that one took."""
     found, seconds = [], []
@@ -56,17 +55,18 @@ def made(
     return found, statistics.median(seconds)
 
 
-def verify(parameters: Parameters, role: int, some: list) -> list[bytes]:
-    """An aggregator's messages about reports; the helper decides with the leader's as well."""
+def led(parameters: NormProofs, some: list) -> list[bytes]:
+    """The leader's messages about reports."""
     return [
-        reports.begin(parameters, role, KEY, reports.nonce_of(DIGEST, report), halves[role])[1]
+        reports.message(parameters, KEY, reports.nonce_of(DIGEST, report), halves[0])
         for report, halves in some
     ]
 
 
-def decide(parameters: Parameters, leader: list[bytes], helper: list[bytes]) -> None:
-    for first, second in zip(leader, helper, strict=True):
-        reports.decide(parameters, first, second)
+def judged(parameters: NormProofs, some: list, messages: list[bytes]) -> None:
+    """What the helper makes of reports and messages."""
+    for (report, halves), told in zip(some, messages, strict=True):
+        reports.judged(parameters, KEY, reports.nonce_of(DIGEST, report), halves[1], told)
 
 
 def unverified(dimension: int, count: int) -> tuple[float, float]:
@@ -85,16 +85,16 @@ def unverified(dimension: int, count: int) -> tuple[float, float]:
     return times[0], times[1]
 
 
-def _worked(parameters: Parameters, count: int) -> float:
+def _worked(parameters: NormProofs, count: int) -> float:
     """Reports a second of one of several processes, by the clock."""
     some, _ = made(parameters, count)
-    verify(parameters, ROLES["leader"], some[:3])
+    led(parameters, some[:3])
     began = time.perf_counter()
-    verify(parameters, ROLES["leader"], some)
+    led(parameters, some)
     return count / (time.perf_counter() - began)
 
 
-def both_cores(parameters: Parameters, count: int) -> float:
+def both_cores(parameters: NormProofs, count: int) -> float:
     """Reports a second of one aggregator with two processes."""
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         return sum(pool.starmap(_worked, 2 * [(parameters, count)], chunksize=1))
@@ -104,15 +104,13 @@ def row(dimension: int, clip: int, count: int) -> list[str]:
     parameters = chosen(dimension, clip)
     made(parameters, 3)
     some, client = made(parameters, count)
-    messages, seconds = {}, {}
-    for name, role in ROLES.items():
-        verify(parameters, role, some[:3])
-        began = time.process_time()
-        messages[name] = verify(parameters, role, some)
-        seconds[name] = (time.process_time() - began) / count
+    judged(parameters, some[:3], led(parameters, some[:3]))
     began = time.process_time()
-    decide(parameters, messages["leader"], messages["helper"])
-    deciding = (time.process_time() - began) / count
+    messages = led(parameters, some)
+    leader = (time.process_time() - began) / count
+    began = time.process_time()
+    judged(parameters, some, messages)
+    helper = (time.process_time() - began) / count
     plain = unverified(dimension, count)
     sent = sum(len(half) for half in some[0][1])
     bare = 4 * dimension + 64
@@ -122,9 +120,9 @@ def row(dimension: int, clip: int, count: int) -> list[str]:
         f"{1000 * client:.1f}",
         f"{sent:,}", f"{bare:,}", f"{sent / bare:.2f}",
         f"{reports.message_bytes(parameters):,}",
-        f"{1000 * seconds['leader']:.2f}", f"{1000 * (seconds['helper'] + deciding):.2f}",
+        f"{1000 * leader:.2f}", f"{1000 * helper:.2f}",
         f"{1000 * plain[0]:.3f}", f"{1000 * plain[1]:.3f}",
-        f"{both_cores(parameters, count):,.0f}", f"{2 / seconds['leader']:,.0f}",
+        f"{both_cores(parameters, count):,.0f}", f"{2 / leader:,.0f}",
         f"{math.log2(promised.soundness):.1f}",
         f"{math.log2(promised.zero_knowledge):.1f}",
         f"{math.log2(promised.delta(EPSILON)):.1f}",

@@ -286,7 +286,7 @@ def vector_of(name, task, vector, report, secret, credential):
         "name": name, "task": task, "vector": vector, "report": report, "secret": secret,
         "credential": credential, "leader_half": leader.content.hex(),
         "helper_half": helper.content.hex(),
-        "first_elements": reports.elements_of(leader.share)[:8].tolist(),
+        "first_elements": reports.elements_of(parsed, leader.share)[:8].tolist(),
     }  # fmt: skip
 
 
@@ -532,9 +532,9 @@ def check_requests(both, visit, own, receipt, seed, code):
     helper = reports.parsed(sent[both.address("helper", "reports")].body, task, "helper")
     assert helper.share.hex() == seed
     mask = shares.expanded(helper.share, task.digest_bytes, helper.id, task.survey.numbers)
-    opened = shares.centred(shares.added(reports.elements_of(leader.share), mask))
+    opened = shares.centred(shares.added(reports.elements_of(task, leader.share), mask))
     assert opened.tolist() == own.vector(task.survey).tolist()
-    elements = reports.elements_of(leader.share).astype(float) / shares.PRIME
+    elements = reports.elements_of(task, leader.share).astype(float) / shares.PRIME
     assert np.abs(np.sort(elements) - (np.arange(len(elements)) + 0.5) / len(elements)).max() < 0.03
     for one in visit.asked:
         if not one.url.startswith("blob:"):
@@ -761,8 +761,8 @@ def test_after_a_reload_the_same_report_goes_on(someone, open_to_all, by_invitat
     # Whoever has both of them must not learn the difference of two contributions.
     halves = [reports.parsed(body, both.task, "leader") for body in (first.body, refused)]
     apart = shares.added(
-        reports.elements_of(halves[0].share),
-        shares.residues(-reports.elements_of(halves[1].share).astype(np.int64)),
+        reports.elements_of(both.task, halves[0].share),
+        shares.residues(-reports.elements_of(both.task, halves[1].share).astype(np.int64)),
     )
     assert np.median(np.abs(shares.centred(apart))) > 2**28
     visit.page.close()

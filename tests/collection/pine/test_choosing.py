@@ -10,11 +10,11 @@ import pytest
 
 from refusals import refused
 from veilmap.collection.pine.choosing import HASHES, _at_least, _forged, chosen, errors
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 from veilmap.collection.shares import PRIME as Q
 from veilmap.errors import ConfigurationError
 
-PUBLISHED = Parameters(20, 128, 8.7, 100, 100, 5, 1, 150, 4)
+PUBLISHED = NormProofs(20, 128, 8.7, 100, 100, 5, 1, 150, 4)
 
 
 def test_lengths_of_the_published_vectors():

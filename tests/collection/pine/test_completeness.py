@@ -12,7 +12,7 @@ from refusals import refused
 from veilmap.collection.pine import encoding, field, proof, reports, verifying
 from veilmap.collection.pine.choosing import chosen
 from veilmap.collection.pine.encoding import ChecksFailed
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 from veilmap.collection.pine.reports import Verifier
 from veilmap.collection.pine.verifying import Unproven
 from veilmap.collection.shares import added, centred
@@ -82,7 +82,7 @@ def test_any_dimension_and_bound(dimension, bound):
 
 def test_with_narrow_checks_clients_try_again_as_often_as_expected():
     """±√B at 64 entries of 8, and W = 128: a sum beyond it is 2.8 deviations off."""
-    narrow = Parameters(64, 64, 1.9, 8, 8, 1, 1, 8, 8)
+    narrow = NormProofs(64, 64, 1.9, 8, 8, 1, 1, 8, 8)
     assert narrow.wraparound_bound == 128
     own, tries, attempts = np.full(64, 8), 300, 0
     honest = encoding.wraparound_bits
@@ -106,7 +106,7 @@ def test_with_narrow_checks_clients_try_again_as_often_as_expected():
 
 def test_more_checks_may_pass_than_must():
     """Those beyond are marked as failed: the verifiers count exactly."""
-    some = Parameters(8, 64, 7.9, 12, 5, 2, 2, 8, 2)
+    some = NormProofs(8, 64, 7.9, 12, 5, 2, 2, 8, 2)
     own = np.arange(8)
     np.testing.assert_array_equal(verified(some, own), own)
 

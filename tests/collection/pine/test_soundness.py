@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import pine_cheats as cheats
-from veilmap.collection.pine import reports
+from veilmap.collection.pine import reports, sharding, verifying
 from veilmap.collection.pine.choosing import chosen, errors
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 from veilmap.collection.pine.reports import Verifier
 from veilmap.collection.pine.verifying import Unproven
 from veilmap.collection.shares import PRIME as Q
@@ -240,7 +240,7 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(tries):
 @pytest.mark.parametrize("role", [0, 1])
 def test_every_byte_of_a_small_report_counts(role):
     """One bit of each: the parts of the other, the blinds, the shares or their seeds."""
-    small = Parameters(6, 20, 3.9, 5, 4, proofs=5, norm_proofs=4, chunk=6, norm_chunk=2)
+    small = NormProofs(6, 20, 3.9, 5, 4, proofs=5, norm_proofs=4, chunk=6, norm_chunk=2)
     verifier = replace(VERIFIER, parameters=small)
     rng, report = np.random.default_rng(9), os.urandom(16)
     made = proven(honest(rng, small), report, parameters=small)
@@ -254,51 +254,84 @@ def test_every_byte_of_a_small_report_counts(role):
 # ---- aggregators
 
 
-@pytest.mark.parametrize("role", [0, 1])
-def test_an_altered_message_or_decision_is_refused(role):
-    rng, report = np.random.default_rng(10), os.urandom(16)
+def test_an_altered_message_is_refused():
+    """Shares of the outcomes, the leader's parts, and the seeds that it used."""
+    report = os.urandom(16)
     nonce = reports.nonce_of(VERIFIER.digest, report)
-    begun = [
-        reports.begin(PARAMETERS, one, VERIFIER.key, nonce, half)
-        for one, half in enumerate(proven(honest(rng), report))
-    ]
-    messages = [message for _, message in begun]
-    decision = reports.decide(PARAMETERS, *messages)
-    for place in [*range(0, len(messages[role]), 97), *range(-64, 0)]:
-        content = bytearray(messages[role])
+    leader, helper = proven(honest(np.random.default_rng(10)), report)
+    told = reports.message(PARAMETERS, VERIFIER.key, nonce, leader)
+    for place in [*range(0, len(told), 97), *range(len(told) - 128, len(told))]:
+        content = bytearray(told)
         content[place] ^= 1
-        told = [bytes(content) if one == role else messages[one] for one in (0, 1)]
         with pytest.raises(Unproven):
-            reports.finish(begun[role][0], reports.decide(PARAMETERS, *told))
-    for content in (decision[:-1] + bytes([decision[-1] ^ 1]), b"", decision + b"\0"):
-        with pytest.raises(Unproven):
-            reports.finish(begun[role][0], content)
-    assert len(reports.finish(begun[role][0], decision)) == PARAMETERS.dimension
+            reports.judged(PARAMETERS, VERIFIER.key, nonce, helper, bytes(content))
+    for content in (b"", told[:-1], told + b"\0", told[:-132] + b"\xff" * 4 + told[-128:]):
+        with pytest.raises(Unproven) as caught:
+            reports.judged(PARAMETERS, VERIFIER.key, nonce, helper, content)
+        assert caught.value.reason == "malformed"
+    found = reports.judged(PARAMETERS, VERIFIER.key, nonce, helper, told)
+    assert len(found) == PARAMETERS.dimension
 
 
 def test_with_another_key_at_the_helper_nothing_is_taken():
-    rng, report = np.random.default_rng(11), os.urandom(16)
-    made, nonce = proven(honest(rng), report), reports.nonce_of(VERIFIER.digest, report)
-    keys = VERIFIER.key, os.urandom(32)
-    messages = [
-        reports.begin(PARAMETERS, role, keys[role], nonce, made[role])[1] for role in (0, 1)
-    ]
+    report = os.urandom(16)
+    nonce = reports.nonce_of(VERIFIER.digest, report)
+    leader, helper = proven(honest(np.random.default_rng(11)), report)
+    told = reports.message(PARAMETERS, VERIFIER.key, nonce, leader)
     with pytest.raises(Unproven):
-        reports.decide(PARAMETERS, *messages)
+        reports.judged(PARAMETERS, os.urandom(32), nonce, helper, told)
 
 
-@pytest.mark.parametrize("change", ["shorter", "longer", "no element"])
-@pytest.mark.parametrize("role", [0, 1])
+@pytest.mark.parametrize("which", [0, 1], ids=["wraparound", "joint"])
+def test_a_leader_that_was_told_another_part_checks_with_other_randomness(which):
+    """The helper finds out, so that neither adds what the other does not."""
+    report = os.urandom(16)
+    nonce = reports.nonce_of(VERIFIER.digest, report)
+    leader, helper = proven(honest(np.random.default_rng(12)), report)
+    content = bytearray(leader)
+    content[32 * which] ^= 1
+    told = reports.message(PARAMETERS, VERIFIER.key, nonce, bytes(content))
+    honest_told = reports.message(PARAMETERS, VERIFIER.key, nonce, leader)
+    with pytest.raises(Unproven):
+        reports.judged(PARAMETERS, VERIFIER.key, nonce, helper, told)
+    with pytest.raises(Unproven) as caught:  # also where the outcomes suit by chance
+        reports.judged(PARAMETERS, VERIFIER.key, nonce, helper, honest_told[:-64] + told[-64:])
+    assert caught.value.reason == "disagreement"
+
+
+def test_a_share_is_kept_back_where_randomness_differs():
+    """As long as the decision has another seed than was used, whichever it is."""
+    random = os.urandom(7 * 32)
+    vector = honest(np.random.default_rng(14))
+    made = sharding.sharded(PARAMETERS, vector, bytes(16), random)
+    both = [
+        verifying.begun(PARAMETERS, role, VERIFIER.key, bytes(16), made.parts, own)
+        for role, own in enumerate((made.leader, made.helper))
+    ]
+    seeds = verifying.decided(PARAMETERS, *(message for _, message in both))
+    for state, _ in both:
+        for other in ((seeds[0], bytes(32)), (bytes(32), seeds[1])):
+            with pytest.raises(Unproven):
+                verifying.finished(state, other)
+    total = sum(verifying.finished(state, seeds) for state, _ in both) % Q
+    np.testing.assert_array_equal(centred(total.astype(np.uint32)), vector)
+
+
+@pytest.mark.parametrize(("role", "change"), [
+    (0, "shorter"), (0, "longer"), (0, "no element"), (1, "shorter"), (1, "longer")
+])  # fmt: skip
 def test_what_is_no_share_is_malformed(role, change):
     """Of a helper's share, which has only seeds, every content of the right length is one."""
-    made = proven(honest(np.random.default_rng(12)), bytes(16))[role]
-    if change == "no element" and role == 1:
-        return
+    leader, helper = proven(honest(np.random.default_rng(12)), bytes(16))
+    made = (leader, helper)[role]
     content = {
         "shorter": made[:-1], "longer": made + b"\0", "no element": made[:-4] + b"\xff" * 4
     }[change]  # fmt: skip
     with pytest.raises(Unproven) as caught:
-        reports.begin(PARAMETERS, role, VERIFIER.key, bytes(16), content)
+        if role == 0:
+            reports.message(PARAMETERS, VERIFIER.key, bytes(16), content)
+        else:
+            reports.judged(PARAMETERS, VERIFIER.key, bytes(16), content, b"")
     assert caught.value.reason == "malformed"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from veilmap.collection import shares
 from veilmap.collection.pine import reports, sharding, verifying
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 
 OWN = Path(__file__).parent / "vector.json"
 PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "pine"
@@ -28,7 +28,7 @@ def test_there_are_four_published_vectors():
 def test_a_published_vector(path):
     """Public share, input shares, preparation, output shares, aggregate shares and result."""
     known = json.loads(path.read_text())
-    parameters = Parameters(
+    parameters = NormProofs(
         dimension=known["dimension"], bound=known["l2_norm_bound"], alpha=known["alpha"],
         checks=known["num_wr_checks"], successes=known["num_wr_successes"],
         proofs=known["proofs"], norm_proofs=known["proofs_norm_equality"],
@@ -69,25 +69,24 @@ def test_a_published_vector(path):
 def test_our_own_vector():
     """A report as it travels, with entries of either sign and several proofs of each kind."""
     known = json.loads(OWN.read_text())
-    parameters, vector = Parameters(**known["parameters"]), np.array(known["vector"])
+    parameters, vector = NormProofs(**known["parameters"]), np.array(known["vector"])
     digest, report = bytes.fromhex(known["digest"]), bytes.fromhex(known["report"])
     halves = reports.prove(parameters, vector, digest, report, bytes.fromhex(known["secret"]))
     assert [half.hex() for half in halves] == known["halves"]
     key, nonce = bytes.fromhex(known["key"]), reports.nonce_of(digest, report)
-    begun = [reports.begin(parameters, role, key, nonce, half) for role, half in enumerate(halves)]
-    assert [message.hex() for _, message in begun] == known["messages"]
-    decision = reports.decide(parameters, *(message for _, message in begun))
-    assert decision.hex() == known["decision"]
-    found = [reports.finish(state, decision) for state, _ in begun]
+    message = reports.message(parameters, key, nonce, halves[0])
+    assert message.hex() == known["message"]
+    found = [
+        reports.elements_of(parameters, halves[0]),
+        reports.judged(parameters, key, nonce, halves[1], message),
+    ]
     assert [hexed(own) for own in found] == known["shares"]
     np.testing.assert_array_equal(shares.centred(shares.added(*found)), vector)
 
 
-def test_a_helpers_share_and_what_both_say_have_the_lengths_that_they_should():
+def test_a_helpers_share_and_what_the_leader_says_have_the_lengths_that_they_should():
     known = json.loads(OWN.read_text())
-    parameters = Parameters(**known["parameters"])
+    parameters = NormProofs(**known["parameters"])
     lengths = [reports.share_bytes(parameters, role) for role in (0, 1)]
     assert [len(half) // 2 for half in known["halves"]] == lengths
-    message = reports.message_bytes(parameters)
-    assert [len(one) // 2 for one in known["messages"]] == 2 * [message]
-    assert len(known["decision"]) // 2 == reports.DECISION_BYTES
+    assert len(known["message"]) // 2 == reports.message_bytes(parameters)

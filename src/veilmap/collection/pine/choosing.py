@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from veilmap._util import checks as checked
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 from veilmap.collection.pine.proof import Shape
 from veilmap.collection.shares import PRIME
 from veilmap.errors import ConfigurationError
+
+SOUNDNESS = 2.0**-40
+"""The chance of a cheating client's report, at most, unless another one is asked for."""
 
 HASHES = 2.0**64
 """What a cheating client is assumed to try beforehand."""
@@ -22,7 +25,7 @@ HASHES = 2.0**64
 _SPARE_CHECKS = 48  # more than are needed for soundness, so that some may fail
 _LARGEST_SIZE = 2**13  # of a proof's polynomials
 _MOST_PROOFS = 40
-_LEAST = 2.0**-128  # error that may be asked for
+_LEAST = 2.0**-256  # error that may be asked for
 _PARTS = 4  # of the soundness error: wraparound checks, norm, and half for the main circuit
 
 
@@ -54,7 +57,7 @@ class Errors:
         return (1 + math.exp(epsilon)) * self.zero_knowledge
 
 
-def errors(parameters: Parameters, hashes: float = HASHES) -> Errors:
+def errors(parameters: NormProofs, hashes: float = HASHES) -> Errors:
     """What can go wrong with proofs of these parameters."""
     points = sum(shape.size for shape in parameters.shapes)
     return Errors(
@@ -68,10 +71,10 @@ def chosen(
     dimension: int,
     bound: int,
     *,
-    soundness: float = 2.0**-40,
+    soundness: float = SOUNDNESS,
     zero_knowledge: float = 2.0**-64,
     hashes: float = HASHES,
-) -> Parameters:
+) -> NormProofs:
     """The parameters of the smallest reports whose errors are at most those asked for.
 
     Parameters
@@ -82,9 +85,9 @@ def chosen(
     soundness, zero_knowledge, hashes : float
         See `Errors`.
     """
-    soundness = checked.number("soundness", soundness, least=_LEAST, below=1)
+    soundness = checked.number("soundness", soundness, least=2.0**-128, below=1)
     zero_knowledge = checked.number("zero_knowledge", zero_knowledge, least=_LEAST, below=1)
-    hashes = checked.number("hashes", hashes, least=1, most=1 / _LEAST)
+    hashes = checked.number("hashes", hashes, least=1, most=2.0**128)
     wraps = list(_wraparounds(bound, soundness / _PARTS / hashes, zero_knowledge))
     if not wraps:
         raise ConfigurationError(
@@ -93,18 +96,18 @@ def chosen(
     checks, successes, limit = min(wraps, key=lambda one: one[0] * (one[2].bit_length() + 1))
     norm_chunk, norm_proofs = _smallest(dimension, 0, squares=True, error=soundness / _PARTS)
     # Only after the checks it is known how many bits there are.
-    trial = Parameters(
+    trial = NormProofs(
         dimension, bound, _alpha(bound, limit), checks, successes, 1, norm_proofs, 1, norm_chunk
     )
     chunk, proofs = _smallest(
         trial.bits, checks, squares=False, error=2 * soundness / _PARTS, hashes=hashes
     )
-    return Parameters(
+    return NormProofs(
         dimension, bound, trial.alpha, checks, successes, proofs, norm_proofs, chunk, norm_chunk
     )
 
 
-def _soundness(parameters: Parameters, hashes: float) -> float:
+def _soundness(parameters: NormProofs, hashes: float) -> float:
     """Σ of the ways to pass with a vector that is too long ([PINE], theorem 3.14)."""
     wraparound = hashes * _passing(parameters.checks, parameters.successes)
     norm = _identity(parameters.norm) ** parameters.norm_proofs
@@ -149,7 +152,7 @@ def _failing(checks: int, successes: int, one: float) -> float:
     return _at_least(checks - successes + 1, checks, one)
 
 
-def _one_fails(parameters: Parameters) -> float:
+def _one_fails(parameters: NormProofs) -> float:
     """|⟨z, x⟩| ≥ W: at most 2 exp(−W² / B), as E exp(λ z x) = cosh²(λ x / 2) ≤ exp(λ² x² / 4)."""
     return _tail(parameters.wraparound_bound, parameters.bound)
 

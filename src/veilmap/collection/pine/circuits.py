@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilmap.collection.pine import field
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 from veilmap.collection.pine.proof import Circuit
 from veilmap.collection.pine.xof import Field
 from veilmap.collection.shares import PRIME
@@ -23,7 +23,7 @@ JOINT_RANDOM = 3  # elements that a main circuit takes
 class Measurement:
     """An encoded measurement, or a share of it, with the sums of its wraparound checks."""
 
-    parameters: Parameters
+    parameters: NormProofs
     encoded: Field
     sums: Field
     shares: int  # how many it is divided into: 1 or 2

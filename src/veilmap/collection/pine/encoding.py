@@ -10,7 +10,7 @@ import numpy as np
 from veilmap._util.arrays import Ints
 from veilmap.collection import shares
 from veilmap.collection.pine import field
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 from veilmap.collection.pine.xof import SEED_BYTES, Field, Usage, expanded_bytes
 from veilmap.collection.shares import PRIME
 from veilmap.errors import ConfigurationError
@@ -20,7 +20,7 @@ class ChecksFailed(Exception):  # noqa: N818
     """Too few wraparound checks passed, by chance: draw other randomness and prove again."""
 
 
-def with_norm(parameters: Parameters, vector: Ints) -> Field:
+def with_norm(parameters: NormProofs, vector: Ints) -> Field:
     """The first part of an encoded measurement, which the wraparound checks depend on."""
     if vector.shape != (parameters.dimension,):
         raise ConfigurationError(
@@ -41,7 +41,7 @@ def bits_of(whole: Ints, count: int) -> Field:
     return (whole[:, None] >> np.arange(count) & 1).astype(np.uint64)
 
 
-def wraparound_sums(parameters: Parameters, entries: Field, seed: bytes) -> Field:
+def wraparound_sums(parameters: NormProofs, entries: Field, seed: bytes) -> Field:
     """⟨z, x⟩ modulo q of every check, for x or a share of it: z depends on the seed alone."""
     size = parameters.checks * -(-parameters.dimension // 4)
     stream = expanded_bytes(seed, Usage.WRAPAROUND_RANDOMNESS, b"", size)
@@ -49,7 +49,7 @@ def wraparound_sums(parameters: Parameters, entries: Field, seed: bytes) -> Fiel
     return field.signed_sums(stream, entries, parameters.checks)
 
 
-def wraparound_bits(parameters: Parameters, sums: Field) -> Field:
+def wraparound_bits(parameters: NormProofs, sums: Field) -> Field:
     """The second part of an encoded measurement.
 
     As many checks as must pass are marked as passed, the first ones; of others, bits say nothing.

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from veilmap._util import checks
+from veilmap._util.plain import plain
 from veilmap.collection.pine.field import LARGEST_TRANSFORM
 from veilmap.collection.pine.proof import Shape
 from veilmap.collection.shares import PRIME
@@ -13,8 +14,9 @@ _LARGEST_ALPHA = 1000.0
 _MOST = 1000  # wraparound checks; proofs are numbered in one byte
 
 
+@plain
 @dataclass(frozen=True)
-class Parameters:
+class NormProofs:
     """Parameters of PINE over the 32-bit field, for two verifiers.
 
     Parameters

@@ -16,7 +16,7 @@ from veilmap.collection.pine.circuits import (
     main_circuit,
     norm_circuit,
 )
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 from veilmap.collection.pine.proof import proven
 from veilmap.collection.pine.xof import SEED_BYTES, Field, Usage, derived_seed, expanded
 
@@ -67,14 +67,14 @@ class Sharded:
     helper_seeds: tuple[bytes, bytes]
 
 
-def sharded(parameters: Parameters, vector: Ints, nonce: bytes, random: bytes) -> Sharded:
+def sharded(parameters: NormProofs, vector: Ints, nonce: bytes, random: bytes) -> Sharded:
     """Shares of a vector and of proofs that its norm is at most the bound.
 
     Raises ``ChecksFailed`` where too few wraparound checks pass: draw other randomness.
 
     Parameters
     ----------
-    parameters : Parameters
+    parameters : NormProofs
     vector : (d,) array of whole numbers
     nonce : bytes
         16, of this report alone.
@@ -118,31 +118,31 @@ def part(role: int, blind: bytes, share: Field, nonce: bytes, usage: Usage) -> b
     return derived_seed(blind, usage, role.to_bytes(1) + nonce + content)
 
 
-def joint_random(parameters: Parameters, seed: bytes) -> Field:
+def joint_random(parameters: NormProofs, seed: bytes) -> Field:
     """Random elements of the main circuits, one row for each proof."""
     count = parameters.proofs
     found = expanded(seed, Usage.JOINT_RANDOMNESS, count.to_bytes(1), count * JOINT_RANDOM)
     return found.reshape(count, JOINT_RANDOM)
 
 
-def numbered(parameters: Parameters) -> bytes:
+def numbered(parameters: NormProofs) -> bytes:
     """How many proofs there are, which their randomness is bound to."""
     return parameters.norm_proofs.to_bytes(1) + parameters.proofs.to_bytes(1)
 
 
-def helper_measurement(parameters: Parameters, seed: bytes) -> Field:
+def helper_measurement(parameters: NormProofs, seed: bytes) -> Field:
     """The helper's share of an encoded measurement."""
     return expanded(seed, Usage.MEASUREMENT_SHARE, HELPER.to_bytes(1), parameters.measurement)
 
 
-def helper_proofs(parameters: Parameters, seed: bytes) -> Field:
+def helper_proofs(parameters: NormProofs, seed: bytes) -> Field:
     """The helper's share of all proofs."""
     binder = numbered(parameters) + HELPER.to_bytes(1)
     return expanded(seed, Usage.PROOF_SHARE, binder, parameters.proof_elements)
 
 
 def expanded_share(
-    parameters: Parameters,
+    parameters: NormProofs,
     of_measurement: bytes,
     of_proofs: bytes,
     wraparound_blind: bytes,

@@ -11,7 +11,7 @@ import numpy as np
 
 from veilmap.collection.pine import encoding, field
 from veilmap.collection.pine.circuits import Measurement, main_circuit, norm_circuit
-from veilmap.collection.pine.parameters import Parameters
+from veilmap.collection.pine.parameters import NormProofs
 from veilmap.collection.pine.proof import UnluckyPoint, holds, queried
 from veilmap.collection.pine.sharding import (
     VERIFIERS,
@@ -60,13 +60,13 @@ class State:
 
 
 def begun(
-    parameters: Parameters, role: int, key: bytes, nonce: bytes, parts: Parts, own: InputShare
+    parameters: NormProofs, role: int, key: bytes, nonce: bytes, parts: Parts, own: InputShare
 ) -> tuple[State, Message]:
     """A verifier's state and message for a report.
 
     Parameters
     ----------
-    parameters : Parameters
+    parameters : NormProofs
     role : int
         0 of the leader, 1 of the helper.
     key : bytes
@@ -91,7 +91,7 @@ def begun(
     return State(share, seeds), Message(checks, wraparound, joint)
 
 
-def decided(parameters: Parameters, leader: Message, helper: Message) -> tuple[bytes, bytes]:
+def decided(parameters: NormProofs, leader: Message, helper: Message) -> tuple[bytes, bytes]:
     """The seeds that both messages stand for, if they convince; else `Unproven` is raised."""
     checks, at = field.added(leader.checks, helper.checks), 0
     for shape in parameters.shapes:
