@@ -93,7 +93,7 @@ def prove(
     vectors ever have the same mask, from which their difference could be told.
     """
     nonce = nonce_of(digest, report)
-    about = digest + report + vector.astype("<i8").tobytes()
+    about = digest + report + vector.astype("<i4").tobytes()
     for attempt in range(_TRIES):
         key = hmac.digest(secret, f"veilmap proof {attempt}\0".encode() + about, "sha256")
         random = b"".join(hmac.digest(key, bytes([one]), "sha256") for one in range(SEEDS))
