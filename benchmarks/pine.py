@@ -2,6 +2,7 @@
 
 python benchmarks/pine.py
 python benchmarks/pine.py --entries 500,3000,20000 --clip 1024 --reports 200
+PYTHONPATH=tests/support python benchmarks/pine.py --browser
 
 Reports are made and verified in memory, without HTTP and database. A client makes a report on one
 core; an aggregator verifies its own halves, so that leader and helper are timed by themselves.
@@ -17,6 +18,7 @@ import multiprocessing
 import os
 import statistics
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -130,6 +132,44 @@ def row(dimension: int, clip: int, count: int) -> list[str]:
     ]  # fmt: skip
 
 
+def browser_row(dimensions: list[int], clip: int) -> list[float]:
+    """Seconds in which Chromium makes a report, the median of five."""
+    import json
+    import tempfile
+
+    from aggregators import deployed
+    from browsers import chromium
+    from veilmap._util.plain import to_plain
+
+    run = """async ({ proofs, vector }) => {
+      const { proven } = await import("/page/take_part/proofs.js");
+      const times = [];
+      for (let number = 0; number < 5; number += 1) {
+        const [digest, id, secret] = [32, 16, 32].map((size) => new Uint8Array(size).fill(number));
+        const began = performance.now();
+        await proven(proofs, Int32Array.from(vector), digest, id, secret);
+        times.push((performance.now() - began) / 1000);
+      }
+      return times.sort((one, other) => one - other)[2];
+    }"""
+    found = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        deployed(Path(folder)) as both,
+        chromium() as browser,
+    ):
+        page = browser.new_page()
+        page.goto(f"{both.address('leader')}/health")
+        for dimension in dimensions:
+            parameters = chosen(dimension, clip)
+            given = {
+                "proofs": json.loads(json.dumps(to_plain(parameters))),
+                "vector": vector(parameters, 0).tolist(),
+            }
+            found.append(page.evaluate(run, given))
+    return found
+
+
 HEADER = [
     "entries", "client ms", "bytes sent", "unverified", "ratio", "leader to helper",
     "leader ms", "helper ms", "unverified leader ms", "unverified helper ms",
@@ -143,8 +183,14 @@ def main() -> None:
     parser.add_argument("--entries", default="500,3000,20000")
     parser.add_argument("--clip", type=int, default=1024)
     parser.add_argument("--reports", type=int, default=200)
+    parser.add_argument("--browser", action="store_true", help="time the page's code in Chromium")
     given = parser.parse_args()
-    rows = [row(int(one), given.clip, given.reports) for one in given.entries.split(",")]
+    dimensions = [int(one) for one in given.entries.split(",")]
+    if given.browser:
+        seconds = browser_row(dimensions, given.clip)
+        print("Chromium, s".rjust(26), *(f"{one:.2f}".rjust(12) for one in seconds))
+        return
+    rows = [row(one, given.clip, given.reports) for one in dimensions]
     for name, *values in zip(HEADER, *rows, strict=True):
         print(name.rjust(26), *(value.rjust(12) for value in values))
 
