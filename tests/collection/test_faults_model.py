@@ -408,7 +408,7 @@ class Faults(RuleBasedStateMachine):
         if begun is None or begun[0] != number:
             entries = zip(entries_of(request), answer, strict=True)
             added = [report for (report, _), verdict in entries if verdict == PAIRED]
-            self.leader.store.finish_job(number, added, [])
+            self.leader.store.finish_job(number, added, {})
 
     @precondition(lambda self: self.sent)
     @rule(which=st.integers(0, 10**6), hazard=hazards(14))
@@ -639,7 +639,7 @@ class Faults(RuleBasedStateMachine):
         """The elements that a report has in the sum of a role."""
         share = self.known_report(report, role).half(role).share
         if role == "leader":
-            return reports.elements_of(share)
+            return reports.elements_of(self.task, share)
         survey = self.task.survey
         return shares.expanded(share, self.task.digest_bytes, report, survey.numbers)
 

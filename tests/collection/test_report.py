@@ -167,7 +167,7 @@ def test_sums_beyond_half_of_q_come_round(whole, told):
 
 def test_halves_of_a_report_hold_both_shares_of_the_vector(task, halves):
     own = vector(task.survey, 1)
-    elements = reports.elements_of(halves["leader"].share).tolist()
+    elements = reports.elements_of(task, halves["leader"].share).tolist()
     told = mask(halves["helper"].share, task.digest_bytes, REPORT, len(own))
     assert [(a + b) % Q for a, b in zip(elements, told, strict=True)] == (own % Q).tolist()
     assert np.count_nonzero(own) > 5
@@ -179,7 +179,7 @@ def test_the_sum_of_three_peoples_halves_is_the_sum_of_their_vectors(task):
         own = vector(task.survey, number)
         report = bytes([number]) * 16
         leaders, helpers = made(task, own, report)
-        mine = reports.elements_of(leaders.share).tolist()
+        mine = reports.elements_of(task, leaders.share).tolist()
         theirs = mask(helpers.share, task.digest_bytes, report, len(own))
         masked = [(a + b) % Q for a, b in zip(masked, mine, strict=True)]
         told = [(a + b) % Q for a, b in zip(told, theirs, strict=True)]
@@ -201,7 +201,7 @@ def test_another_vector_never_has_the_same_mask(task, halves, entry):
     leaders, helpers = made(task, other)
     assert helpers.share != halves["helper"].share
     assert leaders.share[:32] != halves["leader"].share[:32]
-    mine, before = (reports.elements_of(one.share) for one in (leaders, halves["leader"]))
+    mine, before = (reports.elements_of(task, one.share) for one in (leaders, halves["leader"]))
     # Of 84 elements one would agree by chance in 50 million cases.
     assert (mine != before).all()
     assert leaders.hashes[:32] != halves["leader"].hashes[:32]
@@ -216,8 +216,8 @@ def test_another_secret_report_or_task_has_another_mask(task, halves):
         made(elsewhere, own),
     ):
         assert other[1].share != halves["helper"].share
-        mine = reports.elements_of(other[0].share)
-        assert (mine != reports.elements_of(halves["leader"].share)).all()
+        mine = reports.elements_of(task, other[0].share)
+        assert (mine != reports.elements_of(task, halves["leader"].share)).all()
 
 
 def test_the_leaders_hash_says_nothing_to_who_guesses_the_vector(task, halves):

@@ -18,6 +18,10 @@ from veilmap._util.plain import to_plain
 from veilmap.collection import report as reports
 from veilmap.collection import shares
 from veilmap.collection.admission import Invitations, ProofOfWork
+from veilmap.collection.pine import reports as proven
+from veilmap.collection.pine.choosing import chosen
+from veilmap.collection.pine.parameters import NormProofs
+from veilmap.collection.pine.sharding import helper_measurement
 from veilmap.collection.task import Task
 from veilmap.surveys.contribution import CIRCLE, contribution
 
@@ -44,7 +48,9 @@ def open_to_all(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def by_invitation(tmp_path_factory):
-    with deployed(tmp_path_factory.mktemp("invited"), survey=town(), invitations=True) as both:
+    """This survey asks for proofs, and `open_to_all` does not."""
+    folder = tmp_path_factory.mktemp("invited")
+    with deployed(folder, survey=town(), invitations=True, proofs=True) as both:
         yield both
 
 
@@ -286,8 +292,56 @@ def vector_of(name, task, vector, report, secret, credential):
         "name": name, "task": task, "vector": vector, "report": report, "secret": secret,
         "credential": credential, "leader_half": leader.content.hex(),
         "helper_half": helper.content.hex(),
-        "first_elements": reports.elements_of(leader.share)[:8].tolist(),
+        "first_elements": reports.elements_of(parsed, leader.share)[:8].tolist(),
     }  # fmt: skip
+
+
+PROVE = """
+  const { fromHex, toHex } = await import("/page/take_part/bytes.js");
+  const vector = Int32Array.from(given.vector);
+  const began = performance.now();
+  const made = await own.proven(given.proofs, vector, ...given.about.map(fromHex));
+  const seconds = (performance.now() - began) / 1000;
+  return {
+    halves: [toHex(made.leader), toHex(made.helper)],
+    lengths: ["leader", "helper"].map((role) => own.shareBytes(given.proofs, role)),
+    first: [...made.elements.slice(0, 8)],
+    seconds,
+  };
+"""
+
+
+def prove(modules, parameters, own, *about):
+    """Shares with proofs that the page makes: of task, report and secret."""
+    given = {"proofs": to_plain(parameters), "vector": own.tolist()}
+    return modules("proofs.js", PROVE, given | {"about": [one.hex() for one in about]})
+
+
+def test_published_proofs_are_reproduced(modules):
+    known = json.loads((HERE / "pine" / "vector.json").read_text(encoding="utf-8"))
+    about = [bytes.fromhex(known[name]) for name in ("digest", "report", "secret")]
+    found = prove(modules, NormProofs(**known["parameters"]), np.array(known["vector"]), *about)
+    assert found["halves"] == known["halves"]
+    assert [2 * length for length in found["lengths"]] == [len(one) for one in known["halves"]]
+
+
+@pytest.mark.parametrize("parameters", [
+    chosen(1, 16), chosen(83, 1024), chosen(500, 37_000), chosen(3000, 1024),
+    NormProofs(64, 64, 0.9, 8, 7, 2, 2, 8, 8),  # a check in six fails, and clients try again
+], ids=lambda one: f"{one.dimension} within {one.bound}")  # fmt: skip
+def test_proofs_are_the_same_as_in_python(modules, parameters):
+    """Of dense vectors of either sign, as long as may be."""
+    rng = np.random.default_rng(parameters.dimension)
+    for number in range(3):
+        direction = rng.normal(size=parameters.dimension)
+        direction *= 0.999 * parameters.bound / np.linalg.norm(direction)
+        own = np.trunc(direction).astype(np.int64)
+        about = [hashlib.sha256(bytes([number, one])).digest() for one in range(3)]
+        about[1] = about[1][:16]
+        found = prove(modules, parameters, own, *about)
+        halves = proven.prove(parameters, own, *about)
+        assert found["halves"] == [half.hex() for half in halves]
+        assert found["first"] == proven.elements_of(parameters, halves[0])[:8].tolist()
 
 
 def test_long_masks_are_the_same(modules):
@@ -531,10 +585,10 @@ def check_requests(both, visit, own, receipt, seed, code):
     leader = reports.parsed(sent[both.address("leader", "reports")].body, task, "leader")
     helper = reports.parsed(sent[both.address("helper", "reports")].body, task, "helper")
     assert helper.share.hex() == seed
-    mask = shares.expanded(helper.share, task.digest_bytes, helper.id, task.survey.numbers)
-    opened = shares.centred(shares.added(reports.elements_of(leader.share), mask))
+    mask = mask_of(task, helper)
+    opened = shares.centred(shares.added(reports.elements_of(task, leader.share), mask))
     assert opened.tolist() == own.vector(task.survey).tolist()
-    elements = reports.elements_of(leader.share).astype(float) / shares.PRIME
+    elements = reports.elements_of(task, leader.share).astype(float) / shares.PRIME
     assert np.abs(np.sort(elements) - (np.arange(len(elements)) + 0.5) / len(elements)).max() < 0.03
     for one in visit.asked:
         if not one.url.startswith("blob:"):
@@ -548,6 +602,14 @@ def check_requests(both, visit, own, receipt, seed, code):
         assert len(asked["blinded"]) == 512
         assert receipt["id"] not in asked["blinded"]
         assert all(code not in one.everything for one in visit.asked if "tokens" not in one.url)
+
+
+def mask_of(task, helper):
+    """The helper's share of the vector."""
+    if task.proofs is None:
+        return shares.expanded(helper.share, task.digest_bytes, helper.id, task.survey.numbers)
+    found = helper_measurement(task.proofs, helper.share[128:160])
+    return found[: task.survey.numbers].astype(np.uint32)
 
 
 @pytest.mark.parametrize("size", [PHONE, LAPTOP], ids=["phone", "laptop"])
@@ -761,8 +823,8 @@ def test_after_a_reload_the_same_report_goes_on(someone, open_to_all, by_invitat
     # Whoever has both of them must not learn the difference of two contributions.
     halves = [reports.parsed(body, both.task, "leader") for body in (first.body, refused)]
     apart = shares.added(
-        reports.elements_of(halves[0].share),
-        shares.residues(-reports.elements_of(halves[1].share).astype(np.int64)),
+        reports.elements_of(both.task, halves[0].share),
+        shares.residues(-reports.elements_of(both.task, halves[1].share).astype(np.int64)),
     )
     assert np.median(np.abs(shares.centred(apart))) > 2**28
     visit.page.close()

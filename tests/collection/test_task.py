@@ -13,6 +13,7 @@ from aggregators import STATIONS, moved, new_keys, small_survey, small_task
 from refusals import refused
 from veilmap.collection.admission import Invitations, ProofOfWork
 from veilmap.collection.keys import SigningKey
+from veilmap.collection.pine.reports import parameters_of
 from veilmap.collection.task import Task
 from veilmap.errors import ConfigurationError, DataError
 
@@ -383,6 +384,7 @@ OTHERS = {
     "most_reports": [1001],
     "admission": [ProofOfWork(2), KEYS.issuer.public],
     "pairing_hours": [25.0],
+    "proofs": [parameters_of(small_survey()), replace(parameters_of(small_survey()), proofs=200)],
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from veilmap.collection.aggregator import Helper, Leader
 from veilmap.collection.client import Aggregators
 from veilmap.collection.keys import SigningKey
 from veilmap.collection.metrics import Metrics
+from veilmap.collection.pine.reports import parameters_of
 from veilmap.collection.service import HttpPeer, Service, create_app
 from veilmap.collection.store import Store
 from veilmap.collection.task import Task
@@ -47,10 +48,15 @@ def new_keys():
     return Keys(SigningKey.new(), SigningKey.new(), SigningKey.new(), _ISSUER)
 
 
-def small_task(keys, *, invitations=False, survey=None, **changes):
-    """A task of keys; by proof of very little work unless ``invitations`` are wanted."""
+def small_task(keys, *, invitations=False, survey=None, proofs=False, **changes):
+    """A task of keys; by proof of very little work unless ``invitations`` are wanted.
+
+    With ``proofs``, contributions are proven to be no longer than the survey's C.
+    """
+    survey = survey or small_survey()
     settings = {
-        "survey": survey or small_survey(),
+        "survey": survey,
+        "proofs": parameters_of(survey) if proofs else None,
         "leader": "http://127.0.0.1:8001",
         "helper": "http://127.0.0.1:8002",
         "leader_key": keys.leader.public,

@@ -168,6 +168,9 @@ def publish(
         max=30,
     ),
     pairing_hours: float = option(24.0, "After how many hours half a report is deleted."),
+    proofs: bool = option(
+        True, "Ask for proofs that contributions are no longer than the design allows."
+    ),
     out: Path = option(Path("task.json"), "File to write, for both aggregators."),
     key: Path = option(Path("collector.key"), "File for the key that opens the survey."),
 ) -> None:
@@ -194,7 +197,7 @@ def publish(
     own = SigningKey.new()
     task = task_between(
         Survey.load(survey), first, second, own, opens=opens or None, closes=closes,
-        most_reports=most_reports, admission=admission, pairing_hours=pairing_hours,
+        most_reports=most_reports, admission=admission, pairing_hours=pairing_hours, proofs=proofs,
     )  # fmt: skip
     own.save(key)
     task.save(out)

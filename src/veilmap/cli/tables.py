@@ -190,6 +190,7 @@ def standing_table(task: "Task", found: "Sequence[Standing]", left: str, error: 
         ("reports received", *(f"{one.received:,}" for one in found)),
         ("in the sum", *(f"{one.added:,}" for one in found)),
         ("without their other half", *(f"{one.unpaired:,}" for one in found)),
+        ("refused", *(_rejected(one.rejected) for one in found)),
         ("clock", *(f"{one.clock_off:+.1f} s" for one in found)),
     ]
     leader = found[0]
@@ -199,6 +200,11 @@ def standing_table(task: "Task", found: "Sequence[Standing]", left: str, error: 
     table = _table(f"Survey {survey.id}, {left}", ["what", "#leader", "#helper"], rows)
     table.caption = f"{survey.participants:,} reports are needed at least. {error}"
     return table
+
+
+def _rejected(counts: "Mapping[str, int]") -> str:
+    """How many reports an aggregator did not add, and why."""
+    return ", ".join(f"{count:,} {why}" for why, count in counts.items() if count) or "0"
 
 
 def collected_table(played: "Played") -> Table:

@@ -24,9 +24,8 @@ from veilmap.collection.admission import Invitations, Issuer
 from veilmap.collection.keys import SigningKey, is_signed
 from veilmap.collection.report import Half, Refusal
 from veilmap.collection.store import (
-    MISMATCHED,
     PAIRED,
-    REPEATED,
+    STATES,
     WAITING,
     Standing,
     Store,
@@ -34,15 +33,22 @@ from veilmap.collection.store import (
     entries_of,
 )
 from veilmap.collection.task import Role, Task
+from veilmap.collection.verification import (
+    judged_by_helper,
+    parsed_request,
+    request_bytes,
+    with_messages,
+)
 from veilmap.errors import ConfigurationError, DataError
 from veilmap.surveys.aggregate import add_noise
 
 _MOST_IN_JOB = 500  # reports
+_MOST_PROVEN_IN_JOB = 100  # reports with proofs, each of which takes a millisecond or two
 _JOB_BYTES = 32_000_000  # of the leader's shares in a job: what it holds in memory
 _OFFER_AGAIN = 5.0  # seconds after the helper did not have a report's other half
 _NOT_YET = 1.0  # seconds since 1970: after 0, when nothing was offered, and before all offers
 _ENTRY = reports.ID_BYTES + 2 * reports.HASH_BYTES
-MOST_JOB_BYTES = 16 + _MOST_IN_JOB * _ENTRY
+_HEAD = 16  # of a job: its number, and whether the leader has offered all
 
 
 class Peer(Protocol):
@@ -146,13 +152,18 @@ class Helper(Aggregator):
 
     def answer(self, content: bytes) -> bytes:
         """Add those reports of a job that are here and belong to the leader's."""
-        if not 16 <= len(content) <= MOST_JOB_BYTES:
-            raise Refusal("malformed", "a job has between 16 and so many bytes", 413)
-        number, all_offered = int.from_bytes(content[:8]), int.from_bytes(content[8:16])
+        if not _HEAD <= len(content) <= most_job_bytes(self.task):
+            raise Refusal("malformed", f"a job has between {_HEAD} and so many bytes", 413)
+        number, all_offered = int.from_bytes(content[:8]), int.from_bytes(content[8:_HEAD])
         if number >= 2**31 or all_offered > 1:
             raise Refusal("malformed", "the job's number is none")
-        entries_of(content[16:])
-        return self.store.answer_job(number, content[16:], self.clock() if all_offered else None)
+        swept, request = self.clock() if all_offered else None, content[_HEAD:]
+        if self.task.proofs is None:
+            entries_of(request)
+            return self.store.answer_job(number, request, swept)
+        told = parsed_request(self.task, request)
+        judged = judged_by_helper(self.task, self.store, told)
+        return self.store.answer_job(number, told.request, swept, judged)
 
     def open(self, statement: bytes, signature: str) -> str:
         """Write the opening into the ledger and add noise, if both have the same reports."""
@@ -212,29 +223,26 @@ class Leader(Aggregator):
         now = self.clock()
         before = now - _OFFER_AGAIN if offered_before is None else offered_before
         # Also if the clock is set back, what was just offered is not offered again.
-        found = self.store.next_job(self._most_in_job, before, max(now, before), empty=empty)
+        found = self.store.next_job(_most_in_job(self.task), before, max(now, before), empty=empty)
         if found is None:
             return None
         number, request, fresh = found
         entries = entries_of(request)
-        all_offered = int(fresh and len(entries) < self._most_in_job)
-        answer = helper.job(number.to_bytes(8) + all_offered.to_bytes(8) + request)
-        known = {PAIRED, WAITING, MISMATCHED, REPEATED}
+        all_offered = int(fresh and len(entries) < _most_in_job(self.task))
+        content = request
+        if self.task.proofs is not None:
+            content = with_messages(self.task, self.store, request)
+        answer = helper.job(number.to_bytes(8) + all_offered.to_bytes(8) + content)
+        known = {PAIRED, WAITING, *STATES}
         if len(answer) != len(entries) or not set(answer) <= known:
             raise Refusal("malformed", "the helper's answer is none", 502)
         judged = list(zip(entries, answer, strict=True))
         self.store.finish_job(
             number,
             [report for (report, _), verdict in judged if verdict == PAIRED],
-            [report for (report, _), verdict in judged if verdict in (MISMATCHED, REPEATED)],
+            {report: STATES[verdict] for (report, _), verdict in judged if verdict in STATES},
         )
         return len(entries)
-
-    @property
-    def _most_in_job(self) -> int:
-        return max(
-            1, min(_MOST_IN_JOB, _JOB_BYTES // (shares.ELEMENT_BYTES * self.task.survey.numbers))
-        )
 
     def open(self, helper: Peer, *, early: bool = False) -> dict[str, str]:
         """Close the survey at both, add what is left, open one sum; goes on where it stopped."""
@@ -274,6 +282,18 @@ class Leader(Aggregator):
             self.store.forget_offers()
             while self.pair(helper, offered_before=_NOT_YET) is not None:
                 pass
+
+
+def _most_in_job(task: Task) -> int:
+    most = _MOST_IN_JOB if task.proofs is None else _MOST_PROVEN_IN_JOB
+    return max(1, min(most, _JOB_BYTES // (shares.ELEMENT_BYTES * task.survey.numbers)))
+
+
+def most_job_bytes(task: Task) -> int:
+    """Length of a job of a task at most."""
+    if task.proofs is None:
+        return _HEAD + _MOST_IN_JOB * _ENTRY
+    return _HEAD + request_bytes(task, _MOST_PROVEN_IN_JOB)
 
 
 def check_enough(task: Task, there: int) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ class Standing:
     invitations: int
     invitations_used: int
     clock_off: float  # seconds that its clock is ahead of ours
+    rejected: Mapping[str, int]  # by reason
 
 
 @dataclass
@@ -65,7 +66,8 @@ class Collector:
         try:
             counts = {name: int(told[name]) for name in _COUNTS}
             ahead = float(told["time"]) - middle
-            return Standing(role, str(told["state"]), **counts, clock_off=ahead)
+            rejected = {str(reason)[:20]: int(one) for reason, one in told["rejected"].items()}
+            return Standing(role, str(told["state"]), **counts, clock_off=ahead, rejected=rejected)
         except DAMAGED as error:
             raise DataError(f"the {role}'s status cannot be read: {error}") from None
 

@@ -21,6 +21,7 @@ from veilmap._util.plain import DAMAGED
 from veilmap.collection.admission import Invitations, Issuer
 from veilmap.collection.keys import SigningKey
 from veilmap.collection.metrics import Metrics
+from veilmap.collection.pine.reports import parameters_of
 from veilmap.collection.task import ROLES, Role, Task
 from veilmap.errors import ConfigurationError, DataError
 from veilmap.surveys.design import Survey
@@ -53,11 +54,18 @@ class PublicFile:
 
 
 def task_between(
-    survey: Survey, leader: PublicFile, helper: PublicFile, collector: SigningKey, **more: Any
+    survey: Survey,
+    leader: PublicFile,
+    helper: PublicFile,
+    collector: SigningKey,
+    *,
+    proofs: bool = True,
+    **more: Any,
 ) -> Task:
     """The task of a design for two aggregators; ``more`` are a Task's other fields.
 
-    By default it opens now, for those whom the leader invites, ten times the least number at most.
+    By default it opens now, for those whom the leader invites, ten times the least number at most,
+    and contributions are proven to be no longer than C.
     """
     settled: dict[str, Any] = {
         "opens": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -71,6 +79,7 @@ def task_between(
         leader_key=leader.key,
         helper_key=helper.key,
         collector_key=collector.public,
+        proofs=parameters_of(survey) if proofs else None,
         **settled,
     )
 

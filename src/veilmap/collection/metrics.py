@@ -2,6 +2,7 @@
 
 import hmac
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -29,12 +30,17 @@ class Metrics:
         self._received = Gauge("reports_received", "Reports that are or were here.", **own)
         self._added = Gauge("reports_added", "Reports in the sum.", **own)
         self._unpaired = Gauge("reports_unpaired", "Reports without their other half.", **own)
+        self._rejected = Gauge(
+            "reports_rejected", "Reports of both aggregators that are not added.", ["reason"], **own
+        )
 
-    def text(self, standing: Standing, unpaired: int) -> bytes:
+    def text(self, standing: Standing, unpaired: int, rejected: Mapping[str, int]) -> bytes:
         """All of them, as Prometheus reads them."""
         self._received.set(standing.received)
         self._added.set(standing.added)
         self._unpaired.set(unpaired)
+        for reason, count in rejected.items():
+            self._rejected.labels(reason).set(count)
         return generate_latest(self._registry)
 
     @staticmethod

@@ -3,7 +3,8 @@
     id 16 | leader's hash 32 | helper's hash 32 | length of the credential 2 | credential | share
 
 Numbers are big-endian. The leader's share is a blind of 32 bytes and the masked vector, the
-helper's a seed of 32 bytes. The hash of a share is SHA-256 over its role, the task's digest, the id
+helper's a seed of 32 bytes; where contributions are proven both are as in `pine/reports.py`, whose
+blinds do the same. The hash of a share is SHA-256 over its role, the task's digest, the id
 and the share. Both halves have both hashes: an aggregator checks its own, and both compare them
 before they add anything, so that halves which are altered, swapped, or not of one report are
 refused. Without the blind the helper, which knows the mask, could try vectors until one has the
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 
 from veilmap._util.arrays import Ints
 from veilmap.collection import shares
-from veilmap.collection.task import Role, Task
+from veilmap.collection.pine import reports as proven
+from veilmap.collection.task import ROLES, Role, Task
 
 ID_BYTES = 16
 HASH_BYTES = 32
@@ -63,13 +65,17 @@ class Half:
 
 def share_bytes(task: Task, role: Role) -> int:
     """Length of an aggregator's share."""
+    if task.proofs is not None:
+        return proven.share_bytes(task.proofs, ROLES.index(role))
     if role == "helper":
         return shares.SEED_BYTES
     return _BLIND_BYTES + shares.ELEMENT_BYTES * task.survey.numbers
 
 
-def elements_of(share: bytes) -> shares.Elements:
+def elements_of(task: Task, share: bytes) -> shares.Elements:
     """The masked vector in a leader's share; ValueError where there is none."""
+    if task.proofs is not None:
+        return proven.elements_of(task.proofs, share)
     return shares.from_bytes(share[_BLIND_BYTES:])
 
 
@@ -93,16 +99,24 @@ def halves(
     which their difference could be told.
     """
     digest = task.digest_bytes
+    if task.proofs is not None:
+        masked, seed = proven.prove(task.proofs, vector, digest, report, secret)
+    else:
+        masked, seed = _unproven(vector, digest, report, secret)
+    hashes = share_hash("leader", digest, report, masked) + share_hash(
+        "helper", digest, report, seed
+    )
+    return Half(report, hashes, credential, masked), Half(report, hashes, credential, seed)
+
+
+def _unproven(vector: Ints, digest: bytes, report: bytes, secret: bytes) -> tuple[bytes, bytes]:
+    """Both shares of a contribution without a proof."""
     about = digest + report + vector.astype("<i4").tobytes()
     seed, blind = (
         hmac.digest(secret, f"veilmap {name}\0".encode() + about, "sha256")
         for name in ("seed", "blind")
     )
-    masked = blind + shares.to_bytes(shares.split(vector, digest, report, seed))
-    hashes = share_hash("leader", digest, report, masked) + share_hash(
-        "helper", digest, report, seed
-    )
-    return Half(report, hashes, credential, masked), Half(report, hashes, credential, seed)
+    return blind + shares.to_bytes(shares.split(vector, digest, report, seed)), seed
 
 
 def parsed(content: bytes, task: Task, role: Role) -> Half:
@@ -139,7 +153,7 @@ def parsed(content: bytes, task: Task, role: Role) -> Half:
         )
     if role == "leader":
         try:
-            elements_of(half.share)
+            elements_of(task, half.share)
         except ValueError as error:
             raise Refusal("malformed", f"the leader's share is malformed: {error}") from None
     return half

@@ -24,7 +24,7 @@ from starlette.requests import ClientDisconnect
 
 from veilmap.collection import keys
 from veilmap.collection import report as reports
-from veilmap.collection.aggregator import MOST_JOB_BYTES, Aggregator, Helper, Leader, Peer
+from veilmap.collection.aggregator import Aggregator, Helper, Leader, Peer, most_job_bytes
 from veilmap.collection.connection import asked, line_of, object_in
 from veilmap.collection.metrics import Metrics
 from veilmap.collection.report import Half, Refusal
@@ -413,10 +413,11 @@ async def _metrics(request: Request) -> Response:
     ):
         raise Refusal("not signed", "the metrics need the token of metrics.token", 401)
     standing = await asyncio.to_thread(service.aggregator.standing)
-    unpaired = await asyncio.to_thread(service.aggregator.store.unpaired)
-    return Response(
-        service.metrics.text(standing, unpaired), media_type="text/plain; version=0.0.4"
-    )
+    store = service.aggregator.store
+    unpaired = await asyncio.to_thread(store.unpaired)
+    rejected = await asyncio.to_thread(store.rejected)
+    text = service.metrics.text(standing, unpaired, rejected)
+    return Response(text, media_type="text/plain; version=0.0.4")
 
 
 @_public.post("/tasks/{digest}/reports", status_code=201)
@@ -461,7 +462,7 @@ async def _token(request: Request, digest: str) -> dict[str, str]:
 async def _job(request: Request, digest: str) -> Response:
     service = _of_task(request, digest)
     helper = service.as_helper
-    body = await _body(request, MOST_JOB_BYTES)
+    body = await _body(request, most_job_bytes(helper.task))
     _check_signed(request, service, helper.task.leader_key, body)
     answer = await asyncio.to_thread(helper.answer, body)
     service.metrics.jobs.inc()
@@ -520,6 +521,7 @@ async def _status(request: Request, digest: str) -> dict[str, Any]:
         "received": standing.received,
         "added": standing.added,
         "unpaired": await asyncio.to_thread(store.unpaired),
+        "rejected": await asyncio.to_thread(store.rejected),
         "time": time.time(),
     }
     there, used = await asyncio.to_thread(store.invited)

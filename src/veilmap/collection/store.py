@@ -6,8 +6,9 @@ goes when it is opened: its noisy version takes its place.
 """
 
 import hashlib
+import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +26,26 @@ from veilmap.errors import ConfigurationError, MissingExtraError
 
 State = Literal["collecting", "closed", "agreed", "opened"]
 
-PENDING, ADDED, REFUSED = 0, 1, 2
+PENDING, ADDED, REFUSED, UNPROVEN, UNLUCKY = range(5)
 """States of a report."""
 
-PAIRED, WAITING, MISMATCHED, REPEATED = b"pwmr"
+PAIRED, WAITING, MISMATCHED, REPEATED, NOT_PROVEN, NOT_LUCKY = b"pwmrul"
 """What the helper says of a report: added by both; its half is not here (yet); the halves do not
-belong together; it was in an earlier job."""
+belong together; it was in an earlier job; its proof does not convince; its proof must not be looked
+at, by chance."""
+
+STATES = {MISMATCHED: REFUSED, REPEATED: REFUSED, NOT_PROVEN: UNPROVEN, NOT_LUCKY: UNLUCKY}
+"""What becomes of a report of which the helper says that it is not added."""
+
+_REASONS = {REFUSED: "mismatch", UNPROVEN: "unproven", UNLUCKY: "unlucky"}
 
 Read = Callable[[bytes, bytes], shares.Elements]
 """The elements of a report's share, by the report's id and the share as it is stored."""
 
+Judged = Mapping[bytes, shares.Elements | int]
+"""By report, the elements of a share whose proof convinced, or what the helper says instead."""
+
+_KEY_BYTES = 32
 _LOCK = 0x7665696C  # in PostgreSQL, of the one process that serves a database
 _CACHE_KIB = 8192
 _PAGE_BYTES = 16_384  # of SQLite: shares are long
@@ -52,6 +63,7 @@ _task = sa.Table(
     sa.Column("statement", sa.LargeBinary),  # the ledger: which sum is opened
     sa.Column("signature", sa.String(128)),  # the other aggregator's under it
     sa.Column("opened", sa.LargeBinary),  # the sum of shares with noise
+    sa.Column("verify_key", sa.LargeBinary),  # of proofs; both aggregators have the same, for good
 )  # fmt: skip
 _reports = sa.Table(
     "reports", _tables,
@@ -264,23 +276,29 @@ class Store:
             pending = sa.update(_reports).where(_reports.c.state == PENDING)
             now.execute(pending.values(offered=0.0))
 
-    def finish_job(self, number: int, added: Sequence[bytes], refused: Sequence[bytes]) -> None:
-        """What the helper has answered: add these reports' shares, and forget those."""
+    def finish_job(self, number: int, added: Sequence[bytes], refused: Mapping[bytes, int]) -> None:
+        """What the helper has answered: add these reports' shares, and forget those.
+
+        ``refused`` are the new states of those that are not added.
+        """
         with self._transaction() as now:
             begun = _unfinished(now)
             if begun is None or begun[0] != number:
                 return  # it was finished before
-            self._add(now, added, lambda report, share: elements_of(share))
-            self._refuse(now, refused)
+            self._add(now, added, lambda report, share: elements_of(self._task, share))
+            self._refuse(now, dict(refused))
             done = sa.update(_jobs).where(_jobs.c.number == number)
             now.execute(done.values(answer=b""))
 
     # ---- the helper's side
 
-    def answer_job(self, number: int, request: bytes, swept: float | None) -> bytes:
+    def answer_job(
+        self, number: int, request: bytes, swept: float | None, judged: Judged | None = None
+    ) -> bytes:
         """Add what a job names, once: a repeated request has the same answer.
 
-        ``swept`` is when the leader had offered all it had, if it has.
+        ``swept`` is when the leader had offered all it had, if it has. ``judged`` are reports whose
+        proofs were looked at; in a survey with proofs no others are added.
         """
         with self._transaction() as now:
             last = now.execute(sa.select(_jobs)).first()
@@ -294,9 +312,18 @@ class Store:
             entries = entries_of(request)
             known = _hashes_of(now, [report for report, _ in entries])
             verdicts = [_verdict(known.get(report), hashes) for report, hashes in entries]
-            judged = list(zip(entries, verdicts, strict=True))
-            self._add(now, [report for (report, _), one in judged if one == PAIRED], self._mask)
-            self._refuse(now, [report for (report, _), one in judged if one == MISMATCHED])
+            ids = [report for report, _ in entries]
+            read: Read = self._mask
+            if judged is not None:
+                verdicts = [
+                    _proven(judged.get(report), one)
+                    for report, one in zip(ids, verdicts, strict=True)
+                ]
+                elements = {id: one for id, one in judged.items() if not isinstance(one, int)}
+                read = lambda report, share: elements[report]  # noqa: E731
+            found = list(zip(ids, verdicts, strict=True))
+            self._add(now, [report for report, one in found if one == PAIRED], read)
+            self._refuse(now, {id: STATES[one] for id, one in found if one in STATES})
             answer = bytes(verdicts)
             now.execute(sa.delete(_jobs))
             now.execute(sa.insert(_jobs).values(number=number, request=request, answer=answer))
@@ -323,11 +350,49 @@ class Store:
         """The helper's share of a report."""
         return shares.expanded(seed, self._task.digest_bytes, report, self._task.survey.numbers)
 
-    def _refuse(self, now: sa.Connection, ids: Sequence[bytes]) -> None:
-        if ids:
-            now.execute(sa.delete(_shares).where(_shares.c.id.in_(ids)))
+    def _refuse(self, now: sa.Connection, states: Mapping[bytes, int]) -> None:
+        """Delete shares, and note what became of the reports."""
+        for state in set(states.values()):
+            ids = [report for report, own in states.items() if own == state]
             pending = _reports.c.id.in_(ids) & (_reports.c.state == PENDING)
-            now.execute(sa.update(_reports).where(pending).values(state=REFUSED))
+            there = list(now.execute(sa.select(_reports.c.id).where(pending)).scalars())
+            now.execute(sa.delete(_shares).where(_shares.c.id.in_(there)))
+            now.execute(sa.update(_reports).where(pending).values(state=state))
+
+    # ---- proofs
+
+    def verify_key(self, told: bytes | None = None) -> bytes:
+        """The key of proofs, which stays as it is first: the leader draws it, the helper is told.
+
+        With another one a second message about a report could be had, which tells more of it.
+        """
+        with self._transaction() as now:
+            known = now.execute(sa.select(_task.c.verify_key)).scalar_one()
+            if known is None:
+                known = secrets.token_bytes(_KEY_BYTES) if told is None else told
+                now.execute(sa.update(_task).values(verify_key=known))
+            if told is not None and bytes(known) != told:
+                raise Refusal("job", "proofs are verified with another key since they began", 409)
+            return bytes(known)
+
+    def waiting_shares(self, entries: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+        """The shares of those reports that are here, with the same hashes, and were not judged."""
+        hashes = dict(entries)
+        both = _shares.join(_reports, _shares.c.id == _reports.c.id)
+        columns = sa.select(_shares.c.id, _reports.c.hashes, _shares.c.share).select_from(both)
+        mine = (_reports.c.state == PENDING) & _reports.c.id.in_(list(hashes))
+        with self._transaction() as now:
+            rows = now.execute(columns.where(mine)).all()
+            return {
+                bytes(row.id): bytes(row.share)
+                for row in rows
+                if bytes(row.hashes) == hashes[bytes(row.id)]
+            }
+
+    def rejected(self) -> dict[str, int]:
+        """How many reports were not added, by reason."""
+        with self._transaction() as now:
+            return {reason: _count(now, state) for state, reason in _REASONS.items()}
 
     # ---- opening
 
@@ -453,12 +518,22 @@ def already_opened() -> Refusal:
     )
 
 
+def _proven(judged: shares.Elements | int | None, verdict: int) -> int:
+    """What is said of a report that has a verdict already, by what its proof says."""
+    if verdict != PAIRED:
+        return verdict
+    if judged is None:
+        return WAITING  # it came after proofs were looked at
+    return judged if isinstance(judged, int) else PAIRED
+
+
 def _verdict(known: tuple[bytes, int] | None, hashes: bytes) -> int:
     if known is None:
         return WAITING
     if known == (hashes, PENDING):
         return PAIRED
-    return REPEATED if known == (hashes, ADDED) else MISMATCHED
+    judged = {ADDED: REPEATED, UNPROVEN: NOT_PROVEN, UNLUCKY: NOT_LUCKY}
+    return judged.get(known[1], MISMATCHED) if known[0] == hashes else MISMATCHED
 
 
 def _engine(url: str, *, serving: bool) -> sa.Engine:
@@ -559,7 +634,25 @@ def _again(known: tuple[bytes, int], half: Half) -> Refusal | None:
             " counted",
             409,
         )
+    if state in (UNPROVEN, UNLUCKY):
+        return _unproven(state)
     return None
+
+
+def _unproven(state: int) -> Refusal:
+    if state == UNLUCKY:
+        return Refusal(
+            "unlucky",
+            "this report was refused by chance, which happens once in millions: take part again"
+            " with another invitation",
+            409,
+        )
+    return Refusal(
+        "unproven",
+        "this report does not show that its contribution is as short as this survey's are: your"
+        " client is faulty; tell the operators",
+        409,
+    )
 
 
 def _over() -> Refusal:

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from veilmap._util import checks, files, reading
 from veilmap._util.plain import DAMAGED, from_plain, plain, to_plain
 from veilmap.collection.admission import Invitations, ProofOfWork
+from veilmap.collection.pine.parameters import NormProofs
+from veilmap.collection.pine.reports import check_good
 from veilmap.collection.shares import PRIME
 from veilmap.errors import ConfigurationError, DataError, VeilmapError
 from veilmap.privacy.mechanisms.lattice import LARGEST_DEVIATION
@@ -49,6 +51,9 @@ class Task:
     pairing_hours : float
         A half whose other half has not come by then is deleted; an hour at least, in which a
         client gets through to both.
+    proofs : NormProofs, optional
+        With which every contribution is shown to be no longer than C; without them one participant
+        can spoil the sum.
     """
 
     survey: Survey
@@ -62,6 +67,7 @@ class Task:
     most_reports: int
     admission: Invitations | ProofOfWork
     pairing_hours: float = 24.0
+    proofs: NormProofs | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.survey, Survey):
@@ -99,6 +105,7 @@ class Task:
                 "survey",
             )
         self._check_room()
+        self._check_proofs()
 
     def _check_room(self) -> None:
         """Sums must be told modulo q: no entry of a contribution is larger than its length, C."""
@@ -110,6 +117,18 @@ class Task:
                 f" {room:,} at most",
                 "most_reports",
             )
+
+    def _check_proofs(self) -> None:
+        """They must be of this survey's contributions, and as good as those that are chosen."""
+        if self.proofs is None:
+            return
+        if not isinstance(self.proofs, NormProofs):
+            raise ConfigurationError("proofs must be NormProofs", "proofs")
+        if (self.proofs.dimension, self.proofs.bound) != (self.survey.numbers, self.survey.clip):
+            raise ConfigurationError(
+                "proofs are of other contributions than this survey's", "proofs"
+            )
+        check_good(self.proofs, self.survey)
 
     @cached_property
     def content(self) -> bytes:

@@ -260,7 +260,7 @@ async function made(task, readings, own) {
   const code = page.code.value.trim();
   const begunBefore = await begun(task.digest, code);
   const { id, secret } = begunBefore;
-  const shares = await shared(own.vector, task.digestBytes, id, secret);
+  const shares = await shared(own.vector, task.digestBytes, id, secret, task.proofs);
   return { readings, own, code, begun: begunBefore, shares };
 }
 

@@ -96,14 +96,16 @@ export function showHalves(place, task, shares, { vector }) {
       size(halfBytes(task, "leader")),
       leader,
       `Your ${cells} numbers, each less a random one, modulo ${grouped(PRIME)}: one cell a number,` +
-        " black for 0. Without the other half nobody can tell them from random numbers.",
+        " black for 0. Without the other half nobody can tell them from random numbers." +
+        (task.proofs ? " A proof follows that they are as small as the survey asks, and no more." : ""),
     ),
     card(
       "half",
       `To ${hostOf(task.helper)}`,
       size(halfBytes(task, "helper")),
       h("code", { class: "seed", testid: "seed" }, toHex(shares.helper)),
-      "The seed from which those random numbers are made. It tells nothing of your numbers.",
+      (task.proofs ? "Seeds" : "The seed") +
+        " from which those random numbers are made, which tell nothing of your numbers.",
     ),
     card(
       "half both",

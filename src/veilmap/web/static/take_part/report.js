@@ -3,14 +3,17 @@
  *
  *     id 16 | leader's hash 32 | helper's hash 32 | length of the credential 2 | credential | share
  *
- * The leader's share is a blind and the masked vector, the helper's a seed. The same bytes as
- * veilmap.collection.report gives, which says why there is a blind.
+ * The leader's share is a blind and the masked vector, the helper's a seed; where contributions are
+ * proven, both are as in proofs.js. The same bytes as veilmap.collection.report gives, which says why
+ * there is a blind.
  */
 
 /** @import {Bytes} from "./bytes.js" */
+/** @import {Proofs} from "./proofs.js" */
 /** @import {Role, Task} from "./task.js" */
 
 import { bigEndian, joined, sha256, utf8 } from "./bytes.js";
+import { proven, shareBytes } from "./proofs.js";
 import { SEED_BYTES, split, toBytes } from "./shares.js";
 import { credentialBytes } from "./tokens.js";
 
@@ -39,17 +42,31 @@ const HEAD_BYTES = ID_BYTES + 2 * HASH_BYTES + 2;
  * @param {Bytes} digest  of the task
  * @param {Bytes} id
  * @param {Bytes} secret  random, and kept until the report was taken
+ * @param {Proofs | null} proofs  of the task
  * @returns {Promise<Shares>}
  */
-export async function shared(vector, digest, id, secret) {
+export async function shared(vector, digest, id, secret, proofs) {
+  const made = proofs
+    ? await proven(proofs, vector, digest, id, secret)
+    : await unproven(vector, digest, id, secret);
+  const hashes = joined(
+    await shareHash("leader", digest, id, made.leader),
+    await shareHash("helper", digest, id, made.helper),
+  );
+  return { id, hashes, ...made };
+}
+
+/**
+ * @param {Int32Array} vector
+ * @param {Bytes} digest
+ * @param {Bytes} id
+ * @param {Bytes} secret
+ */
+async function unproven(vector, digest, id, secret) {
   const seed = await derived("seed", secret, digest, id, vector);
   const elements = await split(vector, digest, id, seed);
   const leader = joined(await derived("blind", secret, digest, id, vector), toBytes(elements));
-  const hashes = joined(
-    await shareHash("leader", digest, id, leader),
-    await shareHash("helper", digest, id, seed),
-  );
-  return { id, hashes, elements, leader, helper: seed };
+  return { elements, leader, helper: seed };
 }
 
 /**
@@ -71,7 +88,8 @@ export function half(shares, role, credential) {
  * @param {Role} role
  */
 export function halfBytes(task, role) {
-  const share = role === "leader" ? BLIND_BYTES + 4 * task.numbers : SEED_BYTES;
+  const bare = role === "leader" ? BLIND_BYTES + 4 * task.numbers : SEED_BYTES;
+  const share = task.proofs ? shareBytes(task.proofs, role) : bare;
   return HEAD_BYTES + credentialBytes(task.admission) + share;
 }
 

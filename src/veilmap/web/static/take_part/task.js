@@ -1,6 +1,7 @@
 /** What everybody agrees on before the survey: fetched from both aggregators, which must say the same. */
 
 /** @import {Bytes} from "./bytes.js" */
+/** @import {Proofs} from "./proofs.js" */
 
 import { bytesOf, equal, sha256, toHex } from "./bytes.js";
 import { Problem } from "./problem.js";
@@ -48,6 +49,7 @@ import { Problem } from "./problem.js";
  * @property {number} most_reports
  * @property {number} pairing_hours
  * @property {Admission} admission
+ * @property {Proofs | null} proofs
  */
 
 /** @typedef {Published & {digest: string, digestBytes: Bytes, numbers: number}} Task */
@@ -119,7 +121,9 @@ function parsed(content) {
     const known = admission.type === "ProofOfWork" || admission.type === "Invitations";
     const size = 2 * survey.stations.length * (rows * columns + 1);
     const times = [found.opens, found.closes].map((time) => Date.parse(time));
-    const sound = known && size > 0 && size <= NUMBERS && times.every(Number.isFinite);
+    const { proofs } = found;
+    const proven = proofs === null || (proofs.dimension === size && proofs.bound === survey.clip);
+    const sound = known && proven && size > 0 && size <= NUMBERS && times.every(Number.isFinite);
     if (sound && survey.aggregators === 2 && new URL(found.helper).origin === found.helper) {
       return found;
     }
