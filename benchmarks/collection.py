@@ -129,7 +129,9 @@ class Deployed:
         return self.out / "authority" / "ca.crt" if self.tls else None
 
 
-def deployed(out: Path, survey: vm.Survey, most: int, *, tls: bool, invitations: bool) -> Deployed:
+def deployed(
+    out: Path, survey: vm.Survey, most: int, *, tls: bool, invitations: bool, proofs: bool
+) -> Deployed:
     """Folders of two new aggregators, and their task."""
     public: dict[Role, PublicFile] = {}
     for role in ROLES:
@@ -142,7 +144,7 @@ def deployed(out: Path, survey: vm.Survey, most: int, *, tls: bool, invitations:
     collector, tomorrow = SigningKey.new(), datetime.now(UTC) + timedelta(days=1)
     task = task_between(
         survey, public["leader"], public["helper"], collector, closes=tomorrow.isoformat(),
-        most_reports=most, admission=None if invitations else ProofOfWork(1),
+        most_reports=most, admission=None if invitations else ProofOfWork(1), proofs=proofs,
     )  # fmt: skip
     task.save(out / "task.json")
     return Deployed(out, task, collector, tls)
@@ -449,7 +451,10 @@ def http(options: argparse.Namespace) -> dict[str, Any]:
     survey = replace(designed(options.designed_for or count), participants=count)
     with tempfile.TemporaryDirectory(prefix="veilmap-") as folder, ExitStack() as open_:
         out = Path(folder)
-        place = deployed(out, survey, count, tls=options.tls, invitations=options.invitations)
+        place = deployed(
+            out, survey, count, tls=options.tls, invitations=options.invitations,
+            proofs=options.proofs,
+        )  # fmt: skip
         codes = invited(place, count) if options.invitations else []
         services = {role: open_.enter_context(served(place, role)) for role in ROLES}
         for one in services.values():
@@ -877,6 +882,7 @@ def main() -> None:
     over.add_argument("--designed-for", type=int, help="participants that points are spaced for")
     over.add_argument("--connections", type=int, default=32, help="participants at once")
     over.add_argument("--invitations", action="store_true", help="instead of proof of work")
+    over.add_argument("--proofs", action="store_true", help="of bounded contributions")
     over.add_argument("--tls", action="store_true", help="TLS ends at the aggregators")
     over.add_argument("--minutes", type=float, default=20, help="to wait for each part, at most")
     over.set_defaults(run=http)

@@ -21,6 +21,7 @@ from veilmap.collection.connection import connected
 from veilmap.collection.folder import AggregatorFolder, PublicFile, task_between
 from veilmap.collection.keys import SigningKey
 from veilmap.collection.readings import contributed
+from veilmap.collection.report import half_bytes
 from veilmap.collection.store import Store
 from veilmap.collection.task import ROLES, Role, Task
 from veilmap.data.measurements import Measurements
@@ -84,7 +85,7 @@ def play(out: Path, people: int, epsilon: float, seed: int, step: Step) -> Playe
     unseen = scene.measure(
         users=_UNSEEN, links_per_user=_STATIONS, noise_db=_NOISE_DB, seed=2 * seed + 1
     )
-    size = task.survey.upload_bytes
+    size = half_bytes(task, "leader")
     return Played(people, each, size, mean_absolute_error(found, unseen))
 
 
