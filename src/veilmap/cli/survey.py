@@ -12,6 +12,7 @@ from veilmap import collection
 from veilmap.cli.contribute import AUTHORITY
 from veilmap.cli.options import area_of, option
 from veilmap.cli.output import console, progress_bar, sentence, writable_file, writable_folder
+from veilmap.cli.reading import account
 from veilmap.errors import ConfigurationError
 from veilmap.surveys.surroundings import USUAL, Surroundings
 
@@ -102,7 +103,9 @@ def design(
 
 @app.command(epilog="Example: `veilmap survey run links.parquet --survey survey.json --out town`")
 def run(
-    data: Path = typer.Argument(help="Everybody's measurements, .csv or .parquet."),
+    data: Path = typer.Argument(
+        help="Everybody's measurements, .csv or .parquet, or logs of a known app."
+    ),
     survey: Path = option(..., "The design, as `survey design` writes it."),
     out: Path = option(..., "Folder to write; a survey is opened once."),
     after: list[Path] | None = AFTER,
@@ -110,7 +113,7 @@ def run(
     seed: int | None = option(None, "Noise seed, for studies; with one nothing is promised."),
 ) -> None:
     """Survey everybody in a table on this machine, open the sum once, and make the map."""
-    from veilmap.data.measurements import Measurements
+    from veilmap.collection.readings import everybodys
     from veilmap.surveys.design import Survey
     from veilmap.surveys.folder import SurveyFolder
     from veilmap.surveys.surveying import survey as surveyed
@@ -126,7 +129,7 @@ def run(
             " it with --aggregators 1",
             "survey",
         )
-    links = Measurements.load(data)
+    links = everybodys(data, planned, told=account)
     if links.crs != planned.grid.crs and None not in (links.crs, planned.grid.crs):
         raise ConfigurationError(
             f"{data} is in {links.crs} and the survey in {planned.grid.crs}", "data"

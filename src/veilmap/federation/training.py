@@ -130,7 +130,10 @@ def _public(data: Crowd, grid: Grid, model: Model, promised: bool) -> Public:
     known = tuple(np.unique(stations[1]).tolist()) if "stations" in model.calibrate else ()
     devices = tuple(data.devices.tolist()) if "devices" in model.calibrate else ()
     heights = None if model.buildings is None else _checked_heights(model.buildings, grid)
-    return Public(*stations, Offsets(known, devices), heights, data.antennas)
+    errors = model.station_errors
+    if model.stations is None and not promised:
+        errors = data.station_errors
+    return Public(*stations, Offsets(known, devices), heights, data.antennas, errors)
 
 
 def _checked_heights(buildings: ArrayLike, grid: Grid) -> Floats:
