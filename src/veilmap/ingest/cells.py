@@ -14,7 +14,7 @@ PARTS = ("mcc", "mnc", "operator", "area", "cell")
 
 # What Android and its apps write where the modem says nothing.
 _UNKNOWN = pa.array(["", "-", "-1", "2147483647", "9223372036854775807", "null", "None", "NaN"])
-_PLMN = r"^(?P<mcc>\d{3})-?(?P<mnc>\d{2,3})(\.0)?$"
+_PLMN = r"^(?P<mcc>\d{3})-?(?P<mnc>\d{2,3})(?:\.0)?$"
 _LTE, _UMTS = r"^(LTE|4G)", r"^(UMTS|WCDMA|HSPA|HSDPA|HSUPA|HSPAP|3G)"
 # 3GPP TS 36.413, 9.2.1.37: the 28 bits of an LTE cell are 20 of its base station and 8 of its own;
 # TS 25.401, 6.1.5: those of a UMTS cell are 12 of its controller and 16 of its own.

@@ -10,6 +10,7 @@ from veilmap.ingest.tables import TableFile, parts_of
 IDS = ("user", "bs", "device")
 USER_PLACE = ("user_x", "user_y", "user_z", "latitude", "longitude", "altitude")
 BS_PLACE = ("bs_x", "bs_y", "bs_z", "bs_latitude", "bs_longitude", "bs_altitude")
+BS_GROUND = ("bs_x", "bs_y", "bs_latitude", "bs_longitude")
 ANTENNA = ("azimuth", "beam_width")
 ERROR = "bs_error_m"
 TABLE = (*IDS, *USER_PLACE, *BS_PLACE, ERROR, "gain", "time")

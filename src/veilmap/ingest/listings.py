@@ -82,9 +82,8 @@ def listing_of(file: TableFile, options: Options) -> Listing:
         return Listing(file, names, exporter, Cell(parts, frozenset(cells.kinds(parts))))
     names = columns.of_stations(file, options.columns, options.station_columns)
     guessed = usual.of_stations([name for name in file.names if name not in names.values()])
-    if any(ours in names for ours in columns.BS_PLACE):
-        guessed = {ours: one for ours, one in guessed.items() if ours not in columns.BS_PLACE[:2]
-                   and ours not in columns.BS_PLACE[3:5]}  # fmt: skip
+    if any(ours in names for ours in columns.BS_GROUND):
+        guessed = {ours: one for ours, one in guessed.items() if ours not in columns.BS_GROUND}
     parts = {} if "bs" in names else cells.parts_in(file.names, usual.cell(file.names))
     if parts:
         guessed.pop("bs", None)

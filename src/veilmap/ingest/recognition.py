@@ -115,11 +115,7 @@ def _with_usual(
         given = {ours: own[ours] for ours in options.columns if ours in own}
         parts = {} if "bs" in given else cells.parts_in(file.names, exporter.cell)
         return names | given, Cell(parts, radio=first_of(exporter.radio, file.names))
-    names = usual.of_readings([name for name in file.names if name not in own.values()])
-    if any(ours in own for ours in columns.USER_PLACE):
-        names = {ours: one for ours, one in names.items() if ours not in columns.USER_PLACE}
-    if any(ours in own for ours in columns.BS_PLACE):
-        names = {ours: one for ours, one in names.items() if ours not in columns.BS_PLACE}
+    names = usual.of_readings([name for name in file.names if name not in own.values()], own)
     parts = {} if "bs" in own else cells.parts_in(file.names, usual.cell(file.names))
     if parts:
         names.pop("bs", None)

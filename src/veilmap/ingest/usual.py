@@ -1,7 +1,7 @@
 """Usual names of columns, for files of no known exporter."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from veilmap.ingest.exporters import Names, Quantity
 from veilmap.ingest.problems import FixableError
@@ -54,7 +54,10 @@ _STATIONS = {
     "beam_width": ("beamwidth", "beamwidthdeg", "hbw", "hpbw", "horizontalbeamwidth"),
 }
 _APART = (*_LOCAL["area"], *_CELLS["operator"], "mcc", "mnc", "plmn")
-_PAIRS = (("latitude", "longitude"), ("user_x", "user_y"), ("bs_latitude", "bs_longitude"))
+_ENDS = (
+    ({"latitude", "longitude"}, {"user_x", "user_y"}),
+    ({"bs_latitude", "bs_longitude"}, {"bs_x", "bs_y"}),
+)
 
 
 def simple(name: str) -> str:
@@ -62,19 +65,28 @@ def simple(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", re.sub(r"[(\[].*[)\]]", "", name.lower()))
 
 
-def of_readings(names: Sequence[str]) -> dict[str, str]:
-    """Our names and those of a table of readings that are usual for them."""
-    found = {ours: _only(ours, names, usual) for ours, usual in _ONE.items()}
+def of_readings(names: Sequence[str], own: Collection[str] = ()) -> dict[str, str]:
+    """Our names and those of a table of readings that are usual for them.
+
+    ``own`` are the names of ours that are known already; positions are completed, not doubled.
+    """
+    found = {ours: _only(ours, names, usual) for ours, usual in _ONE.items() if ours not in own}
     found |= {ours: _first(names, usual) for ours, usual in _FIRST.items()}
     found["gain"] = _first(names, tuple(_VALUES))
-    found = {ours: theirs for ours, theirs in found.items() if theirs}
-    for pair in _PAIRS:
-        if not all(ours in found for ours in pair):
-            found = {ours: theirs for ours, theirs in found.items() if ours not in pair}
-    if "latitude" in found:
-        found.pop("user_x", None)
-        found.pop("user_y", None)
+    found = {ours: theirs for ours, theirs in found.items() if theirs and ours not in own}
+    for degrees, metres in _ENDS:
+        unused = (degrees | metres) - _way({*own}, {*own, *found}, degrees, metres)
+        found = {ours: theirs for ours, theirs in found.items() if ours not in unused}
     return found
+
+
+def _way(own: set[str], known: set[str], degrees: set[str], metres: set[str]) -> set[str]:
+    """The names of ours that say a position: those that somebody named, or a whole pair."""
+    if own & metres:
+        return metres
+    if own & degrees or degrees <= known:
+        return degrees
+    return metres if metres <= known else set()
 
 
 def of_stations(names: Sequence[str]) -> dict[str, str]:
