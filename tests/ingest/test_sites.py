@@ -65,6 +65,17 @@ def test_few_places_say_nothing():
     assert np.isnan(found.error_m).all()
 
 
+def test_no_error_is_below_what_sectors_do():
+    rng = np.random.default_rng(11)
+    xy = rng.uniform(-800, 800, (400, 2))
+    db = -30 - 35 * np.log10(np.maximum(np.hypot(*(xy - [200, 100]).T), 30))
+    found = sites.estimated(np.zeros(400, int), np.zeros(400, int), xy, db)
+    np.testing.assert_allclose(found.xy[0], [200, 100], atol=15)
+    narrow = np.sqrt(sites._posterior(np.zeros(len(db), int), xy, db, 1.0)[1].sum())
+    assert narrow < 60
+    assert found.error_m[0] >= np.hypot(100, narrow)
+
+
 def test_every_site_is_estimated_by_itself():
     rng = np.random.default_rng(9)
     parts = [heard(rng, 60)[1] for _ in range(3)]

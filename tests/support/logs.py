@@ -193,9 +193,9 @@ def rtr_nettest(way, people=4):
         "model;network_mcc_mnc;network_name;cell_area_code;cell_location_id"
     )
     rows = [
-        [f"P{n % people}", f"O{n}", f"{when:%Y-%m-%d %H:%M}", "4G", "LTE", lat, lon, "gps", 6.0, 1010,
-         22180, 22409, 31.9, dbm, "RTR", "Android", "model", f"{MCC}-{MNC:02}", "Operator", AREA,
-         CELLS[c]]
+        [f"P{n % people}", f"O{n}", f"{when:%Y-%m-%d %H:%M}", "4G", "LTE", lat, lon, "gps", 6.0,
+         1010, 22180, 22409, 31.9, dbm, "RTR", "Android", "model", f"{MCC}-{MNC:02}", "Operator",
+         AREA, CELLS[c]]
         for n, (lat, lon, c, dbm, when) in enumerate(_rows(way))
     ]  # fmt: skip
     rows.insert(1, ["P9", "O9999", "2026-03-14 09:00", "WLAN", "WLAN", *[""] * 8, "", *[""] * 7])

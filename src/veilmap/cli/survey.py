@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import typer
 
 from veilmap import collection
@@ -13,7 +14,7 @@ from veilmap.cli.contribute import AUTHORITY
 from veilmap.cli.options import area_of, option
 from veilmap.cli.output import console, progress_bar, sentence, writable_file, writable_folder
 from veilmap.cli.reading import account
-from veilmap.errors import ConfigurationError
+from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.surveys.surroundings import USUAL, Surroundings
 
 if TYPE_CHECKING:
@@ -378,6 +379,13 @@ def known_stations(path: Path, crs: str | None = None) -> "tuple[Station, ...]":
     from veilmap.surveys.design import stations_of
 
     listed = read_stations(path, crs)
+    estimated = int(np.isfinite(listed.error_m).sum())
+    if estimated:
+        raise PrivacyError(
+            f"{path} has {estimated} positions that are estimates from measurements, and a survey's"
+            " base stations are published: list public positions, or remove the column error_m if"
+            " no participant's measurements went into them"
+        )
     return stations_of(listed.xyz, listed.bs.tolist(), listed.antennas, listed.level_db)
 
 

@@ -152,6 +152,12 @@ def _public_stations(data: Crowd, model: Model, promised: bool) -> Stations:
         stations = checked_stations(model.stations)
     else:
         stations = NO_STATIONS if promised else data.stations
+    if promised and model.station_errors:
+        raise PrivacyError(
+            f"the positions of {len(model.station_errors)} stations are estimates from"
+            " measurements, which under a guarantee may not tell of users: give stations whose"
+            " positions are public, or leave station_errors out if no user's measurements went into them"
+        )
     if promised and "devices" in model.calibrate:
         raise PrivacyError(
             "calibrate='devices' would publish which kinds of devices users have, which no ε"
