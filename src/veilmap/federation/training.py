@@ -156,7 +156,8 @@ def _public_stations(data: Crowd, model: Model, promised: bool) -> Stations:
         raise PrivacyError(
             f"the positions of {len(model.station_errors)} stations are estimates from"
             " measurements, which under a guarantee may not tell of users: give stations whose"
-            " positions are public, or leave station_errors out if no user's measurements went into them"
+            " positions are public, or leave station_errors out if no user's measurements went"
+            " into them"
         )
     if promised and "devices" in model.calibrate:
         raise PrivacyError(
