@@ -6,7 +6,12 @@ parameters; the command line translates those of `ConfigurationError.parameter` 
 
 
 class VeilmapError(ValueError):
-    """Something the caller asked for cannot be done; the message says what to change."""
+    """Something the caller asked for cannot be done; the message says what to change.
+
+    ``remedy`` is what was tried and helps, where something was.
+    """
+
+    remedy: object = None
 
 
 class DataError(VeilmapError):

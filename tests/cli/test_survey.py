@@ -254,3 +254,14 @@ def test_the_account_says_how_to_make_the_sum_again(town, command, design):
     np.testing.assert_array_equal(*sums)
     command("survey", "run", "links.parquet", "--survey", "survey.json", "--out", "promised")
     assert json.loads((town / "promised" / "ledger.json").read_text())["seed"] is None
+
+
+def test_estimated_positions_of_base_stations_are_not_published(town, design):
+    estimated = "bs,x,y,z,error_m\nnorth,500,900,20,\nsouth,400,100,20,250\n"
+    (town / "sites.csv").write_text(estimated)
+    code, _, err = design()
+    assert code == 2
+    assert "estimates" in err
+    assert err.count("\n") == 1
+    (town / "sites.csv").write_text(estimated.replace("250", ""))
+    assert design()[0] == 0

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 import veilmap as vm
 from refusals import refused
+from veilmap.data.folders import parts_of
 from veilmap.data.measurements import BadRowsError
 from veilmap.errors import ConfigurationError, DataError
 
@@ -222,3 +223,32 @@ def test_devices_and_the_coordinate_system_survive_files_and_selections(tmp_path
     assert (part.crs, part.device.tolist()) == ("EPSG:32633", ["modem", "phone"])
     table.save(tmp_path / "links.csv")  # no place for the coordinate system there
     np.testing.assert_array_equal(vm.Measurements.load(tmp_path / "links.csv").device, kinds)
+
+
+def test_errors_of_estimated_positions_stay_with_their_rows(tmp_path):
+    place = np.arange(12.0).reshape(4, 3)
+    error = np.array([200.0, np.nan, 200.0, np.nan])
+    data = vm.Measurements(
+        [1, 1, 2, 3], place, np.zeros((4, 3)), [-80.0, np.nan, -82, -83], bs=["a", "b", "a", "b"],
+        bs_error_m=error, on_bad="drop",
+    )  # fmt: skip
+    np.testing.assert_array_equal(data.bs_error_m, [200.0, 200.0, np.nan])
+    assert data.station_errors == {"a": 200.0}
+    assert data.select([2]).station_errors == {}
+    assert data.select(data.bs == "a").station_errors == {"a": 200.0}
+    for ending in ("csv", "parquet"):
+        data.save(tmp_path / f"links.{ending}")
+        again = vm.Measurements.load(tmp_path / f"links.{ending}")
+        np.testing.assert_array_equal(again.bs_error_m, data.bs_error_m)
+    for number, part in enumerate(parts_of(data, 1)):
+        part.save(tmp_path / f"part-{number}.parquet")
+    (tmp_path / "links.parquet").unlink()
+    folder = vm.MeasurementFolder(tmp_path)
+    assert folder.station_errors == {"a": 200.0}
+    np.testing.assert_array_equal(folder.load().bs_error_m, data.bs_error_m)
+
+
+@pytest.mark.parametrize("error", [[1.0], [-1.0, 2.0], [np.inf, 2.0]])
+def test_errors_that_are_none_are_refused(error):
+    with refused(DataError, "bs_error_m"):
+        vm.Measurements([1, 1], np.ones((2, 3)), np.zeros((2, 3)), [-80.0, -81], bs_error_m=error)

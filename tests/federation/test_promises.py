@@ -441,6 +441,11 @@ def test_base_stations_are_those_that_are_given(town, tmp_path):
         ({"calibrate": ["stations"]}, PrivacyError, "stations=(positions, ids)"),
         ({"residual": 30.0}, PrivacyError, "stations=(positions, ids)"),
         ({"calibrate": ["devices"]}, PrivacyError, "calibrate='devices'"),
+        (
+            {"stations": (np.zeros((1, 3)), [1]), "station_errors": {"1": 250.0}},
+            PrivacyError,
+            "station_errors",
+        ),
         ({"stations": np.zeros((2, 3))}, DataError, "stations"),
         ({"stations": (np.zeros((2, 2)), [1, 2])}, DataError, "(2, 2)"),
         ({"stations": (np.full((1, 3), np.nan), [1])}, DataError, "finite"),

@@ -26,6 +26,7 @@ from veilmap.cli import (
 )
 from veilmap.cli.options import option
 from veilmap.cli.output import spell_out, visible
+from veilmap.cli.reading import with_command
 from veilmap.errors import VeilmapError
 from veilmap.federation.participation import Participation
 from veilmap.geometry.tiling import Tiling
@@ -111,6 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _with_flag(error: VeilmapError, arguments: Sequence[str]) -> str:
     """The message with the flag of the parameter that it is about."""
+    if error.remedy is not None:
+        return with_command(error)
     message, name = str(error), getattr(error, "parameter", None) or ""
     declared = options_of(*MECHANISMS.values(), Participation, Tiling).get(name)
     flag = declared.flag if declared else _flags(arguments).get(name)

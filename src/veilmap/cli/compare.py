@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any, cast
 
+from veilmap import ingest
 from veilmap.cli.options import argument, counted, listed, option
 from veilmap.cli.output import console, progress_bar, working, writable_file
-from veilmap.data.measurements import Measurements
+from veilmap.cli.reading import account
 
 
 def compare(
@@ -41,7 +42,7 @@ def compare(
     from veilmap.scenes import buildings as public
 
     with working(f"reading {data} …"):
-        links = comparing.without_patterns(Measurements.load(data))
+        links = comparing.without_patterns(ingest.load(data, told=account))
         grid = comparing.covering_grid(links, cell_size)
     heights = None if buildings is None else public.heights(buildings, grid)
     whose = cast("Any", tuple(listed(calibrate)))

@@ -1,24 +1,22 @@
 """`veilmap data`: from tables of any shape to measurements."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import wraps
-from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from veilmap.cli.options import argument, option, pairs
+from veilmap.cli.options import argument, option
 from veilmap.cli.output import (
     console,
     progress_bar,
-    sentence,
     working,
     writable_file,
     writable_folder,
     write_json,
 )
+from veilmap.cli.reading import account, reads_a_table
 from veilmap.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,70 +28,16 @@ _PICTURES = (".png", ".pdf", ".svg")
 _TABLES = (".parquet", ".csv")
 
 
-def _reading(
-    columns: list[str] | None = option(
-        None,
-        "NAME=COLUMN: which column is which, such as gain=rsrp (may be repeated). Names:"
-        " user, user_x, user_y, user_z, latitude, longitude, altitude, bs, bs_x, bs_y, bs_z,"
-        " bs_latitude, bs_longitude, bs_altitude, gain, time, device, azimuth, beam_width.",
-        "--column",
-    ),
-    crs: str | None = option(None, "Projected coordinate system; default: the UTM zone."),
-    quantity: str = option("gain", "What the values are: gain, rss, rsrp (dBm) or path-loss."),
-    tx_power: float = option(0.0, "Power sent in dBm, taken off rss and rsrp."),
-    missing: list[float] | None = option(None, "A missing-value sentinel (may be repeated)."),
-    stations: Path | None = option(None, "File of base stations: ids, positions, azimuths."),
-    wide: list[str] | None = option(
-        None,
-        "A column of values for one base station, or a pattern such as 'site-*' (may be repeated).",
-    ),
-    split_gap: float | None = option(
-        None, "Without user ids: start a new user after a gap of this many seconds."
-    ),
-    user_per: str | None = option(None, "Without user ids: each row, or each position, is a user."),
-    user_height: float = option(1.5, "Of users in metres, if no column says."),
-    bs_height: float | None = option(None, "Of base stations in metres, if no column says."),
-    max_distance: float | None = option(None, "Drop and count links that are longer, in metres."),
-    layer: str | None = option(None, "Of a .gpkg file with several."),
-    encoding: str = option("utf-8", "Of a text file, such as latin-1."),
-    drop_bad: bool = option(False, "Drop and count rows that cannot be used.", "--drop-bad"),
-) -> "Options":
-    """How a table is read: the options that `check` and `convert` share."""
-    given: dict[str, Any] = dict(locals())
-    from veilmap.ingest import Options
-
-    given |= {
-        "columns": pairs("--column", columns, "NAME=COLUMN such as gain=rsrp"),
-        "missing": missing or (),
-        "wide": wide or (),
-    }
-    given["tx_power_dbm"] = given.pop("tx_power")
-    given["on_bad"] = "drop" if given.pop("drop_bad") else "refuse"
-    return Options(**given)
-
-
-def _reads_a_table(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes the options of `_reading` in place of its first parameter."""
-    shared, own = signature(_reading).parameters, signature(command)
-
-    @wraps(command)
-    def filled(**given: Any) -> None:
-        command(_reading(**{name: given.pop(name) for name in shared}), **given)
-
-    merged = [*shared.values(), *list(own.parameters.values())[1:]]
-    filled.__signature__ = own.replace(parameters=merged)  # type: ignore[attr-defined]
-    filled.__annotations__ = {one.name: one.annotation for one in merged}
-    return filled
-
-
 @app.command(
     epilog="Example: `veilmap data check walk.csv --column gain=rsrp --quantity rsrp"
     " --stations sites.csv --split-gap 60 --picture walk.png`"
 )
-@_reads_a_table
+@reads_a_table
 def check(
     reading: "Options",
-    file: Path = argument("The table: .csv, .tsv, .txt, .parquet or .gpkg."),
+    file: Path = argument(
+        "The table: .csv, .tsv, .txt (or in .gz, .zip), .json, .parquet or .gpkg."
+    ),
     picture: Path | None = option(None, "Also draw users, stations and gains: .png, .pdf, .svg."),
     json_out: Path | None = option(None, "Also write all figures to this file.", "--json"),
 ) -> None:
@@ -120,13 +64,16 @@ def check(
 
 
 @app.command(
-    epilog="Example: `veilmap data convert walk.csv links.parquet --column gain=rsrp"
-    " --quantity rsrp --stations sites.csv --split-gap 60` then `veilmap train links.parquet`"
+    epilog="Examples: `veilmap data convert log.csv links.parquet` for the log of a known app,"
+    " `veilmap data convert walk.csv links.parquet --column gain=rsrp --quantity rsrp"
+    " --stations sites.csv --split-gap 60`, then `veilmap train links.parquet`"
 )
-@_reads_a_table
+@reads_a_table
 def convert(
     reading: "Options",
-    file: Path = argument("The table: .csv, .tsv, .txt, .parquet or .gpkg."),
+    file: Path = argument(
+        "The table: .csv, .tsv, .txt (or in .gz, .zip), .json, .parquet or .gpkg."
+    ),
     out: Path = argument("Measurements: .parquet, or .csv without CRS and antennas."),
 ) -> None:
     """Write a table's measurements in the one shape that all other commands read."""
@@ -140,10 +87,7 @@ def convert(
         found = ingest.read(file, reading)
         data = found.measurements
         data.save(out)
-    for note in found.notes:
-        console.print(sentence(note))
-    for one in found.left_out:
-        console.print(f"Left out {len(one.rows):,} rows: {one.reason}")
+    account(found)
     if data.antennas is not None and out.suffix.lower() == ".csv":
         console.print("A .csv has no place for antennas; a .parquet keeps them")
     where = f" in {data.crs}" if data.crs else ""

@@ -99,12 +99,23 @@ def export(
     else:
         with working(f"computing {layer} …"):
             made = _predicted(subject, layer, stations, altitude)
+    made = [_with_errors(subject, one, station) for one in made]
     if layer in _PRIVATE and subject.run and subject.run.study:
         made = [replace(one, long_name=f"{subject.run.study}: {one.long_name}") for one in made]
     for one, path in zip(made, (out, out.with_stem(f"{out.stem}-gain")), strict=False):
         with working(f"writing {path} …"):
             written = write(one, path, levels=chosen, points=points)
         _report(one, written, subject.knows_deviations)
+
+
+def _with_errors(subject: "NamedMap", layer: Layer, ids: Sequence[str] | None) -> Layer:
+    """The layer with the errors of its base stations' positions, where they are estimates."""
+    errors = subject.run.station_errors if subject.run else {}
+    shown = [errors.get(one, 0.0) for one in ids or subject.stations.ids or ()]
+    if layer.name == "heights" or not any(shown):
+        return layer
+    said = {"base_station_error_m": shown[0] if len(shown) == 1 else shown}
+    return replace(layer, attributes={**layer.attributes, **said})
 
 
 def _check_options(layer: str, given: set[str]) -> None:

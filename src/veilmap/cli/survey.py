@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import typer
 
 from veilmap import collection
@@ -19,7 +20,8 @@ from veilmap.cli.output import (
     writable_file,
     writable_folder,
 )
-from veilmap.errors import ConfigurationError
+from veilmap.cli.reading import account
+from veilmap.errors import ConfigurationError, PrivacyError
 from veilmap.surveys.surroundings import USUAL, Surroundings
 
 if TYPE_CHECKING:
@@ -110,7 +112,9 @@ def design(
 
 @app.command(epilog="Example: `veilmap survey run links.parquet --survey survey.json --out town`")
 def run(
-    data: Path = typer.Argument(help="Everybody's measurements, .csv or .parquet."),
+    data: Path = typer.Argument(
+        help="Everybody's measurements, .csv or .parquet, or logs of a known app."
+    ),
     survey: Path = option(..., "The design, as `survey design` writes it."),
     out: Path = option(..., "Folder to write; a survey is opened once."),
     after: list[Path] | None = AFTER,
@@ -118,7 +122,7 @@ def run(
     seed: int | None = option(None, "Noise seed, for studies; with one nothing is promised."),
 ) -> None:
     """Survey everybody in a table on this machine, open the sum once, and make the map."""
-    from veilmap.data.measurements import Measurements
+    from veilmap.collection.readings import everybodys
     from veilmap.surveys.design import Survey
     from veilmap.surveys.folder import SurveyFolder
     from veilmap.surveys.surveying import survey as surveyed
@@ -134,7 +138,7 @@ def run(
             " it with --aggregators 1",
             "survey",
         )
-    links = Measurements.load(data)
+    links = everybodys(data, planned, told=account)
     if links.crs != planned.grid.crs and None not in (links.crs, planned.grid.crs):
         raise ConfigurationError(
             f"{data} is in {links.crs} and the survey in {planned.grid.crs}", "data"
@@ -388,6 +392,13 @@ def known_stations(path: Path, crs: str | None = None) -> "tuple[Station, ...]":
     from veilmap.surveys.design import stations_of
 
     listed = read_stations(path, crs)
+    estimated = int(np.isfinite(listed.error_m).sum())
+    if estimated:
+        raise PrivacyError(
+            f"{path} has {estimated} positions that are estimates from measurements, and a survey's"
+            " base stations are published: list public positions, or remove the column error_m if"
+            " no participant's measurements went into them"
+        )
     return stations_of(listed.xyz, listed.bs.tolist(), listed.antennas, listed.level_db)
 
 

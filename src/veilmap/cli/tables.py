@@ -328,10 +328,14 @@ def check_table(check: "Check") -> Table:
 def coverage_table(check: "Check") -> Table:
     """What is known of each base station."""
     columns = ["#rows", "#users", "#median gain (dB)", "#nearest (m)", "#farthest (m)"]
+    estimated = any(one.position_error_m is not None for one in check.stations)
+    columns += ["#position ± (m)"] * estimated
     table = _table("Base stations", ["~base station", *columns])
     for one in check.stations[:_STATIONS_SHOWN]:
         links = f"{one.rows:,}", f"{one.users:,}", f"{one.gain_median_db:.1f}"
-        table.add_row(one.bs, *links, f"{one.nearest_m:,.0f}", f"{one.farthest_m:,.0f}")
+        error = "" if one.position_error_m is None else f"{one.position_error_m:,.0f}"
+        lengths = f"{one.nearest_m:,.0f}", f"{one.farthest_m:,.0f}", *[error] * estimated
+        table.add_row(one.bs, *links, *lengths)
     more = len(check.stations) - _STATIONS_SHOWN
     if more > 0:
         table.caption = f"and {more} more (all of them with --json)"

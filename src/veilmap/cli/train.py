@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from veilmap import flower
+from veilmap import flower, ingest
 from veilmap.cli.options import (
     SERVER_SEES,
     TEST,
@@ -21,8 +21,8 @@ from veilmap.cli.options import (
     with_mechanism_options,
 )
 from veilmap.cli.output import console, progress_bar, sentence, working, writable_folder
+from veilmap.cli.reading import account
 from veilmap.data.folders import Crowd, without_antennas
-from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError
 from veilmap.federation import HistoryRow, Model, Participation, Recording, Run
 from veilmap.federation.config import RunConfig
@@ -48,8 +48,8 @@ _DEGREES = 2
 @with_mechanism_options
 def train(
     data: Path | None = argument(
-        "Measurements, .csv or .parquet, or a folder of .parquet parts; without it, a"
-        " synthetic city.",
+        "Measurements, .csv or .parquet, the log of a known app, or a folder of .parquet parts;"
+        " without it, a synthetic city.",
         default=None,
     ),
     out: Path = option(Path("veilmap-run"), "Folder for the run."),
@@ -119,7 +119,8 @@ def train(
         links, unseen, grid = source.load(
             lambda done, total: opening.update(
                 files, completed=done, total=total, note="files", visible=total > 1
-            )
+            ),
+            told=account,
         )
     crowd = without_antennas(links) if no_antennas else links
     heights = _public_heights(buildings, ground, grid)
@@ -160,6 +161,7 @@ def train(
                 calibrate=calibrated,
                 residual=residual,
                 stations=source.public_stations(),
+                station_errors=source.station_errors(),
                 buildings=heights,
             ),
             recording=Recording(
@@ -234,7 +236,7 @@ def _model(
         return usual_step(degrees, measured=measured), residual
     if degrees != _DEGREES or residual is not None:
         raise ConfigurationError("--choose-on chooses --degrees and --residual: leave them out")
-    own = Measurements.load(choose_on)
+    own = ingest.load(choose_on)
     with working(f"choosing a model on {choose_on} …"):
         trial = chosen_on(
             own, grid, calibrate=calibrate, buildings=heights, residuals=None if fields else (None,)

@@ -2,15 +2,17 @@
 
 import csv
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from veilmap import ingest
-from veilmap.data.measurements import BadRows, Measurements
+from veilmap._util import files
+from veilmap.data.measurements import BadRows, Measurements, is_saved
 from veilmap.errors import ConfigurationError
-from veilmap.ingest.options import Quantity
+from veilmap.ingest.exporters import Quantity
 from veilmap.ingest.readers import opened
 from veilmap.surveys.contribution import Contribution, contribution
 from veilmap.surveys.design import Survey
@@ -34,16 +36,10 @@ def readings_of(
     whose = "user" in named or "user" in opened(path).names
     if user is not None and not whose:
         raise ConfigurationError(f"{path} has no column user to find {user} in", "user")
-    with tempfile.TemporaryDirectory() as folder:
-        stations = Path(folder) / "stations.csv"
-        _write_stations(survey, stations)
-        reading = ingest.read(
-            path,
-            ingest.Options(
-                columns=named, crs=survey.grid.crs, quantity=quantity, stations=stations,
-                tx_power_dbm=tx_power_dbm, user_per=None if whose else "row", on_bad="drop",
-            ),
-        )  # fmt: skip
+    reading = _read(
+        path, survey, columns=named, quantity=quantity, tx_power_dbm=tx_power_dbm,
+        user_per=None if whose else "row",
+    )  # fmt: skip
     data = reading.measurements
     if not whose:
         return data, reading.left_out
@@ -61,6 +57,30 @@ def readings_of(
             raise ConfigurationError(f"{path} has no usable row of user {user}", "user")
         data = data.select(own)
     return data, reading.left_out
+
+
+def everybodys(
+    path: Path, survey: Survey, *, told: Callable[[ingest.Reading], None] | None = None
+) -> Measurements:
+    """Measurements of a survey's base stations by many people, out of a raw file or one of ours.
+
+    Of a raw file, ``told`` is called with the account of what was found out and left out.
+    """
+    if is_saved(files.existing(path)):
+        return Measurements.load(path)
+    reading = _read(path, survey)
+    if told is not None:
+        told(reading)
+    return reading.measurements
+
+
+def _read(path: Path, survey: Survey, **options: Any) -> ingest.Reading:
+    """A raw file, with the base stations and in the metres of a survey."""
+    with tempfile.TemporaryDirectory() as folder:
+        stations = Path(folder) / "stations.csv"
+        _write_stations(survey, stations)
+        options |= {"crs": survey.grid.crs, "stations": stations, "on_bad": "drop"}
+        return ingest.read(path, ingest.Options(**options))
 
 
 def contributed(survey: Survey, data: Measurements) -> Contribution:

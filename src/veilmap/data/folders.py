@@ -47,6 +47,10 @@ class Crowd(Protocol):
         """Every base station once: where it is, (B, 3), and its id."""
 
     @property
+    def station_errors(self) -> dict[str, float]:
+        """The errors of base stations whose positions are estimates, by id, in metres."""
+
+    @property
     def devices(self) -> Array:
         """The kinds of devices there are."""
 
@@ -79,6 +83,7 @@ class MeasurementFolder:
         if not self._files:
             raise DataError(f"{self.path} holds no .parquet files of measurements")
         self._links = 0
+        self.station_errors: dict[str, float] = {}
         kept: list[Any] = []  # of each file, not its measurements
         for number, file in enumerate(self._files, 1):
             part = Measurements.load(file)
@@ -93,6 +98,7 @@ class MeasurementFolder:
             elif (part.crs, part.antennas) != (self.crs, self.antennas):
                 raise DataError(f"{file} has another coordinate system or other antennas")
             kept.append((part.users, *part.stations, part.devices, part.corners))
+            self.station_errors |= part.station_errors
             self._links += len(part)
             if on_part:
                 on_part(number, len(self._files))
@@ -130,6 +136,12 @@ class MeasurementFolder:
         columns: dict[str, Any] = {
             n: np.concatenate([getattr(part, n) for part in parts]) for n in COLUMNS
         }
+        if self.station_errors:
+            errors = [part.bs_error_m for part in parts]
+            columns["bs_error_m"] = np.concatenate(
+                [np.full(len(part), np.nan) if own is None else own
+                 for part, own in zip(parts, errors, strict=True)]
+            )  # fmt: skip
         return Measurements(**columns, crs=self.crs, antennas=self.antennas)
 
 

@@ -31,6 +31,7 @@ _POSITIONS = ("user_x", "user_y", "user_z", "bs_x", "bs_y", "bs_z")
 _REQUIRED = ("user", *_POSITIONS, "gain_db")
 COLUMNS = ("user", "user_xyz", "bs_xyz", "gain_db", "bs", "device")
 _ROWS_SHOWN = 5
+_LONGEST_HEADER = 1 << 16
 DUPLICATE = "the same as an earlier row"
 CRS_NOTE, ANTENNAS_NOTE = "veilmap_crs", "veilmap_antennas"  # in a Parquet file's metadata
 
@@ -79,6 +80,9 @@ class Measurements:
         The projected coordinate system of the positions, such as "EPSG:32633".
     antennas : Antennas, optional
         Patterns of base stations, which are public, by their ids in ``bs``.
+    bs_error_m : (J,) array, optional
+        The root mean square error of where the base station is, in metres, where that is an
+        estimate; NaN where it is known.
     dropped : tuple of BadRows, optional
         What was left out before, by whoever made the table.
     """
@@ -91,6 +95,7 @@ class Measurements:
     device: Array = None  # type: ignore[assignment]  # filled in below
     crs: str | None = None
     antennas: Antennas | None = None
+    bs_error_m: Floats | None = None
     on_bad: OnBad = "refuse"
     dropped: tuple[BadRows, ...] = ()
 
@@ -126,6 +131,8 @@ class Measurements:
             bs = np.unique(columns["bs_xyz"], axis=0, return_inverse=True)[1].reshape(-1)
         columns["bs"] = np.asarray(bs)
         columns["device"] = np.asarray(np.zeros(rows, np.int64) if device is None else device)
+        if self.bs_error_m is not None:
+            columns["bs_error_m"] = _errors(checks.floats("bs_error_m", self.bs_error_m), rows)
         for name in ("user", "bs", "device"):
             _of_shape(name, columns[name], (rows,))
         return columns
@@ -153,6 +160,11 @@ class Measurements:
         return stations_among(self.bs_xyz, self.bs)
 
     @cached_property
+    def station_errors(self) -> dict[str, float]:
+        """The errors of base stations whose positions are estimates, by id, in metres."""
+        return _errors_of(self.bs, self.bs_error_m)
+
+    @cached_property
     def devices(self) -> Array:
         """The kinds of devices there are."""
         return np.unique(self.device)
@@ -177,6 +189,8 @@ class Measurements:
         picked = np.asarray(rows)
         columns = {name: getattr(self, name)[picked] for name in COLUMNS}
         columns |= {} if user is None else {"user": user}
+        if self.bs_error_m is not None:
+            columns["bs_error_m"] = self.bs_error_m[picked]
         return Measurements(**columns, crs=self.crs, antennas=self.antennas)
 
     def of_user(self, user: object) -> "Measurements":
@@ -233,6 +247,8 @@ class Measurements:
         columns["gain_db"] = self.gain_db
         if len(np.unique(self.device)) > 1:
             columns["device"] = self.device
+        if self.station_errors:
+            columns["bs_error_m"] = pyarrow.array(self.bs_error_m, from_pandas=True)
         table = pyarrow.table(columns)
         # A CSV file has no place for these.
         notes = {CRS_NOTE: self.crs} if self.crs else {}
@@ -251,7 +267,7 @@ class Measurements:
         path = files.existing(path)
         kind = _file_kind(path)
         columns: dict[str, Any] = table_files.read(
-            path, kind, required=_REQUIRED, optional=("bs", "device")
+            path, kind, required=_REQUIRED, optional=("bs", "device", "bs_error_m")
         )
         ends = np.column_stack([columns.pop(name) for name in _POSITIONS])
         columns |= {"user_xyz": ends[:, :3], "bs_xyz": ends[:, 3:]}
@@ -266,6 +282,37 @@ class Measurements:
             raise BadRowsError(error.bad, error.total, message) from None
         except VeilmapError as error:
             raise DataError(f"{path}: {error}") from None
+
+
+def _errors(values: Floats, rows: int) -> Floats:
+    errors = _of_shape("bs_error_m", values, (rows,))
+    if (errors < 0).any() or np.isinf(errors).any():
+        raise DataError("bs_error_m are lengths in metres, and NaN where a position is known")
+    return errors
+
+
+def _errors_of(bs: Array, error: Floats | None) -> dict[str, float]:
+    if error is None:
+        return {}
+    ids, first = np.unique(bs, return_index=True)
+    known = zip(ids.tolist(), error[first].tolist(), strict=True)
+    return {str(one): metres for one, metres in known if np.isfinite(metres)}
+
+
+def is_saved(path: Path) -> bool:
+    """Whether a file has the columns that `Measurements.save` writes, as far as can be seen."""
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        from veilmap.data import table_files
+
+        names = table_files.names(path)
+    elif ending == ".csv":
+        with path.open("rb") as file:
+            first = file.readline(_LONGEST_HEADER).decode(errors="replace")
+        names = [name.strip().strip('"') for name in first.lstrip("\ufeff").split(",")]
+    else:
+        return False
+    return set(_REQUIRED) <= set(names)
 
 
 def stations_among(masts: Floats, bs: Array) -> tuple[Floats, tuple[Id, ...]]:
@@ -347,7 +394,12 @@ def _hashes(keys: list[Array]) -> NDArray[np.uint64]:
 
 def describe(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:
     """One line that says which rows are wrong, why, and what to do; see `listed`."""
-    return f"{listed(bad, total, row, first)}; mend them, or leave them out with on_bad='drop'"
+    return listed(bad, total, row, first) + on_bad_hint()
+
+
+def on_bad_hint() -> str:
+    """How a message about bad rows ends."""
+    return "; mend them, or leave them out with on_bad='drop'"
 
 
 def listed(bad: list[BadRows], total: int, row: str = "row", first: int = 0) -> str:

@@ -61,6 +61,12 @@ def read(
     return {name: _column(path, kind, name, table.column(name)) for name in wanted}
 
 
+def names(path: Path) -> list[str]:
+    """The columns of a Parquet file."""
+    with unreadable_as(path, "parquet"):
+        return list(parquet_schema(path).names)
+
+
 def note(path: Path, kind: Literal["csv", "parquet"], name: str) -> str | None:
     """A remark in a Parquet file's metadata, if it is there."""
     if kind == "csv":

@@ -1,6 +1,6 @@
 """What a map is made of, and what it may start from."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,6 +33,8 @@ class Model:
         Base stations as public facts: (B, 3) in metres and B ids, as `Measurements.stations`
         gives them. By default those that users measured; under a guarantee, where these would
         tell of users, none.
+    station_errors : mapping, optional
+        Root mean square errors in metres of those whose positions are estimates, by id.
     buildings : (rows, columns) array, optional
         Heights in metres that are public, 0 for open ground: where the map starts and what it
         is drawn to. It costs no privacy.
@@ -43,6 +45,7 @@ class Model:
     calibrate: Collection[Calibrated] = ()
     stations: tuple[ArrayLike, Sequence[Id]] | None = field(default=None, repr=False)
     buildings: ArrayLike | None = field(default=None, repr=False)
+    station_errors: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         unknown = set(self.calibrate) - {"stations", "devices"}

@@ -2,9 +2,11 @@
 
 import csv
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +25,7 @@ Stations = tuple[Floats, tuple[Id, ...]]
 NO_STATIONS: Stations = (np.zeros((0, 3)), ())
 
 _COLUMNS = ["bs", "x", "y", "z"]
+_ERROR = "error_m"  # a further column, where positions are estimates
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,8 @@ class Public:
     offsets: Offsets = no_offsets.NONE  # to be learned
     heights: Floats | None = field(default=None, repr=False)  # of buildings, 0 for open ground
     antennas: Antennas | None = field(default=None, repr=False)
+    # Root mean square errors in metres of positions that are estimates, by id.
+    station_errors: Mapping[str, float] = field(default_factory=dict, repr=False)
 
 
 def checked_stations(stations: tuple[ArrayLike, Sequence[Id]]) -> Stations:
@@ -52,32 +57,49 @@ def checked_stations(stations: tuple[ArrayLike, Sequence[Id]]) -> Stations:
     return xyz, names
 
 
-def write_stations(stations: Stations, path: Path) -> None:
-    """Write base stations as CSV."""
+def write_stations(
+    stations: Stations, path: Path, errors: Mapping[str, float] | None = None
+) -> None:
+    """Write base stations as CSV, with the errors of positions that are estimates."""
     places, ids = stations
-    rows = [[bs, *xyz] for bs, xyz in zip(ids, places.tolist(), strict=True)]
+    rows: list[list[Any]] = [[bs, *xyz] for bs, xyz in zip(ids, places.tolist(), strict=True)]
+    header = [*_COLUMNS, *([_ERROR] if errors else [])]
+    if errors:
+        rows = [[*row, errors.get(str(row[0]), "")] for row in rows]
     with (
         files.replacing(path) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
     ):
-        csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *rows])
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
 
 def read_stations(path: Path) -> tuple[Floats, tuple[str, ...]]:
     """Base stations out of a CSV file; several may share a mast."""
+    return _read_stations(path)[:2]
+
+
+def read_station_errors(path: Path) -> dict[str, float]:
+    """The errors of positions that are estimates, in metres, by the base stations' ids."""
+    _, ids, errors = _read_stations(path)
+    return {bs: error for bs, error in zip(ids, errors, strict=True) if math.isfinite(error)}
+
+
+def _read_stations(path: Path) -> tuple[Floats, tuple[str, ...], list[float]]:
     content = reading.read_bytes(path, limits.DESCRIPTION_BYTES)
     try:
         text = io.StringIO(content.decode(), newline="")
         header, *rows = csv.reader(text, strict=True)
-        places = np.array([row[1:] for row in rows], dtype=np.float64).reshape(len(rows), 3)
+        places = np.array([row[1:4] for row in rows], dtype=np.float64).reshape(len(rows), 3)
+        errors = [float(row[4]) if row[4:] and row[4] else math.nan for row in rows]
+        whole = all(len(row) == len(header) for row in rows)
     except (ValueError, csv.Error):
-        header, places = [], np.zeros((0, 3))
-    if header != _COLUMNS or not np.isfinite(places).all():
+        header, places, errors, whole = [], np.zeros((0, 3)), [], False
+    if header not in (_COLUMNS, [*_COLUMNS, _ERROR]) or not (whole and np.isfinite(places).all()):
         raise DataError(
             f"{path} is damaged or no list of base stations: it needs the columns"
-            f" {','.join(_COLUMNS)}, places in metres"
+            f" {','.join(_COLUMNS)}, places in metres, and perhaps {_ERROR}"
         )
-    return places, tuple(row[0] for row in rows)
+    return places, tuple(row[0] for row in rows), errors
 
 
 def seen_from(stations: Floats, ids: Sequence[Id], offsets: Offsets) -> tuple[Floats, Array | None]:

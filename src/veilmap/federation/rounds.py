@@ -130,7 +130,8 @@ class Training:
             if folder and number == 0 and not recording.resume:
                 # Not before a round has shown that training can work.
                 account.begin()
-                folder.save_stations((self.public.stations, self.public.ids))
+                public = self.public
+                folder.save_stations((public.stations, public.ids), public.station_errors)
                 self._save_config(folder)
             if total.opens:
                 account.open(total, turnout)

@@ -34,7 +34,12 @@ from veilmap.federation import history
 from veilmap.federation.config import RunConfig
 from veilmap.federation.history import HistoryRow
 from veilmap.federation.messages import Broadcast
-from veilmap.federation.public import Stations, read_stations, write_stations
+from veilmap.federation.public import (
+    Stations,
+    read_station_errors,
+    read_stations,
+    write_stations,
+)
 from veilmap.federation.steps import ServerState
 from veilmap.federation.transcript import SeenRound, SeenSum
 from veilmap.geometry.grid import Grid
@@ -83,13 +88,17 @@ class RunFolder:
                 f"{self.path} holds a run already; go on with it (resume) or name another folder"
             )
 
-    def save_stations(self, stations: Stations) -> None:
-        """Write the public base stations."""
-        write_stations(stations, self.path / "base_stations.csv")
+    def save_stations(self, stations: Stations, errors: Mapping[str, float] | None = None) -> None:
+        """Write the public base stations, and the errors of positions that are estimates."""
+        write_stations(stations, self.path / "base_stations.csv", errors)
 
     def base_stations(self) -> tuple[Floats, tuple[str, ...]]:
         """The public base stations, (B, 3), in metres, and their ids; several may share a mast."""
         return read_stations(reading.unlinked(self.path / "base_stations.csv"))
+
+    def station_errors(self) -> dict[str, float]:
+        """Errors in metres of base stations whose positions are estimates, by id."""
+        return read_station_errors(self.path / "base_stations.csv")
 
     def config(self) -> RunConfig:
         """The configuration the run was started with."""

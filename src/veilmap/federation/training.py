@@ -134,7 +134,10 @@ def _public(data: Crowd, grid: Grid, model: Model, promised: bool) -> Public:
     known = tuple(np.unique(stations[1]).tolist()) if "stations" in model.calibrate else ()
     devices = tuple(data.devices.tolist()) if "devices" in model.calibrate else ()
     heights = None if model.buildings is None else _checked_heights(model.buildings, grid)
-    return Public(*stations, Offsets(known, devices), heights, data.antennas)
+    errors = model.station_errors
+    if model.stations is None and not promised:
+        errors = data.station_errors
+    return Public(*stations, Offsets(known, devices), heights, data.antennas, errors)
 
 
 def _checked_heights(buildings: ArrayLike, grid: Grid) -> Floats:
@@ -153,6 +156,13 @@ def _public_stations(data: Crowd, model: Model, promised: bool) -> Stations:
         stations = checked_stations(model.stations)
     else:
         stations = NO_STATIONS if promised else data.stations
+    if promised and model.station_errors:
+        raise PrivacyError(
+            f"the positions of {len(model.station_errors)} stations are estimates from"
+            " measurements, which under a guarantee may not tell of users: give stations whose"
+            " positions are public, or leave station_errors out if no user's measurements went"
+            " into them"
+        )
     if promised and "devices" in model.calibrate:
         raise PrivacyError(
             "calibrate='devices' would publish which kinds of devices users have, which no ε"

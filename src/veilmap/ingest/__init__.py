@@ -2,6 +2,7 @@
 
 from veilmap.ingest.checking import Check, check
 from veilmap.ingest.ends import Stations
+from veilmap.ingest.loading import load, load_crowd
 from veilmap.ingest.options import Options
 from veilmap.ingest.readers import Reading, read, read_measurements, read_stations
 
@@ -11,6 +12,8 @@ __all__ = [
     "Reading",
     "Stations",
     "check",
+    "load",
+    "load_crowd",
     "read",
     "read_measurements",
     "read_stations",

@@ -1,6 +1,5 @@
-"""Figures of what was read, and what looks wrong about it: units, signs, swapped columns."""
+"""Figures of what was read, and what looks wrong about it."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,20 +7,11 @@ import numpy as np
 
 from veilmap._util.arrays import Floats, Ints
 from veilmap.data.measurements import DUPLICATE, Measurements
-from veilmap.ingest.readers import Reading, about_values
+from veilmap.ingest.doubts import found_in
+from veilmap.ingest.readers import Reading
 
 PERCENTILES = (0, 5, 50, 95, 100)
 _ROWS_SHOWN = 5
-
-_FAR_M = 200e3
-_FEW_LIVE_BEYOND_DEG = 70.0
-_ABOVE_STATIONS_M = 50.0
-_BELOW_STATIONS_M = 300.0
-_NO_ORIGIN_M = 10e3
-# Links beyond a gap in distances belong to another site, if they are many and stronger.
-_GAP_RATIO = 1.5
-_FEW_BEYOND = 10
-_STRONGER_DB = 6.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +26,10 @@ class LeftOutRows:
 
 @dataclass(frozen=True)
 class StationCoverage:
-    """What is known of one base station's links; distances along the ground, in metres."""
+    """What is known of one base station's links; distances along the ground, in metres.
+
+    ``position_error_m`` is None where the position is known.
+    """
 
     bs: str
     rows: int
@@ -44,6 +37,7 @@ class StationCoverage:
     gain_median_db: float
     nearest_m: float
     farthest_m: float
+    position_error_m: float | None
 
 
 @dataclass(frozen=True)
@@ -148,7 +142,7 @@ def check(reading: Reading) -> Check:
         columns=dict(reading.columns),
         row_word=reading.row_word,
         notes=reading.notes,
-        doubts=tuple(doubt for find in _FINDERS for doubt in find(reading)),
+        doubts=tuple(found_in(reading)),
     )
 
 
@@ -168,6 +162,7 @@ def _coverage(data: Measurements, distance: Floats) -> tuple[StationCoverage, ..
             gain_median_db=float(np.median(data.gain_db[rows])),
             nearest_m=float(distance[rows].min()),
             farthest_m=float(distance[rows].max()),
+            position_error_m=data.station_errors.get(str(bs)),
         )
         for bs, rows in zip(stations, groups, strict=True)
     )
@@ -184,97 +179,3 @@ def _range(values: Floats) -> tuple[float, float]:
 def _spread(values: tuple[float, ...], digits: int) -> str:
     low, *inner, high = (f"{value:,.{digits}f}" for value in values)
     return f"{low} … {high}; 5 %, median, 95 %: {', '.join(inner)}"
-
-
-def _values(reading: Reading) -> Iterator[str]:
-    gain = reading.measurements.gain_db
-    quantity, sent = reading.options.quantity, reading.options.tx_power_dbm
-    doubt = about_values(-gain if quantity == "path-loss" else gain + sent, quantity)
-    if doubt:
-        yield doubt
-    if len(gain) > 1 and gain.min() == gain.max():
-        yield f"all gains are {gain[0]:g} dB"
-
-
-def _distances(reading: Reading) -> Iterator[str]:
-    data = reading.measurements
-    distance = reading.distance_m
-    far = int((distance > _FAR_M).sum())
-    if far:
-        yield (
-            f"{far} of {len(data)} links are longer than {_FAR_M / 1e3:g} km"
-            f" (up to {distance.max() / 1e3:,.0f} km): units, coordinate systems, or latitude and"
-            " longitude may be mixed up"
-        )
-
-
-def _same_id(reading: Reading) -> Iterator[str]:
-    data = reading.measurements
-    distance = reading.distance_m
-    order = np.lexsort((distance, data.bs))
-    ends = np.flatnonzero(data.bs[order][1:] != data.bs[order][:-1]) + 1
-    for rows in np.split(order, ends):
-        if len(rows) < 2 * _FEW_BEYOND:
-            continue
-        start = int(np.diff(distance[rows]).argmax()) + 1
-        near, far = rows[:start], rows[start:]
-        if min(len(near), len(far)) < _FEW_BEYOND:
-            continue
-        # As many links this side of the gap: what the far ones should be weaker than.
-        stronger = np.median(data.gain_db[far]) - np.median(data.gain_db[near[-len(far) :]])
-        edge, beyond = distance[near[-1]], distance[far[0]]
-        if beyond > _GAP_RATIO * edge and stronger > _STRONGER_DB:
-            yield (
-                f"{len(far):,} links of base station {data.bs[far[0]]} are {beyond:,.0f} …"
-                f" {distance[far[-1]]:,.0f} m long, beyond a gap from {edge:,.0f} m on, and"
-                f" {stronger:.0f} dB stronger than those before it: another site with the same id?"
-            )
-
-
-def _swapped(reading: Reading) -> Iterator[str]:
-    if reading.degrees is None:
-        return
-    user, bs = reading.degrees[:, :2], reading.degrees[:, 2:]
-    if np.isfinite(reading.degrees).all():
-        apart = np.median(np.abs(user - bs).max(axis=1))
-        if np.median(np.abs(user[:, ::-1] - bs).max(axis=1)) < apart / 2 and apart > 1:
-            yield "latitude and longitude of users and of base stations seem swapped to each other"
-            return
-    latitude = float(np.median(user[:, 1])) if np.isfinite(user).all() else 0.0
-    if abs(latitude) > _FEW_LIVE_BEYOND_DEG:
-        yield f"users are at latitude {latitude:.2f}; are latitude and longitude swapped?"
-
-
-def _origin(reading: Reading) -> Iterator[str]:
-    xy = reading.measurements.user_xyz[:, :2]
-    there = int((xy == 0).all(axis=1).sum())
-    if there and np.hypot(*np.median(xy, axis=0)) > _NO_ORIGIN_M:
-        yield f"{there} users are exactly at (0, 0), far from all others: positions may be missing"
-
-
-def _one_place(reading: Reading) -> Iterator[str]:
-    data = reading.measurements
-    if len(data) > 1 and (np.ptp(data.user_xyz[:, :2], axis=0) == 0).all():
-        yield "all users are at one place"
-
-
-def _heights(reading: Reading) -> Iterator[str]:
-    data = reading.measurements
-    user, bs = (float(np.median(xyz[:, 2])) for xyz in (data.user_xyz, data.bs_xyz))
-    if user - bs > _ABOVE_STATIONS_M or bs - user > _BELOW_STATIONS_M:
-        yield (
-            f"users are {user:,.0f} m up, base stations {bs:,.0f} m: one may be above the sea,"
-            " the other above the ground"
-        )
-
-
-def _order(reading: Reading) -> Iterator[str]:
-    if reading.time is None:
-        return
-    back = int((np.diff(reading.time) < 0).sum())
-    if back:
-        yield f"rows are not in order of time: it goes back at {back} of them"
-
-
-_FINDERS: tuple[Callable[[Reading], Iterator[str]], ...]
-_FINDERS = _values, _distances, _same_id, _swapped, _origin, _one_place, _heights, _order

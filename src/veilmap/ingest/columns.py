@@ -5,31 +5,34 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from veilmap.errors import ConfigurationError, DataError
-from veilmap.ingest.tables import TableFile
+from veilmap.ingest.tables import TableFile, parts_of
 
 IDS = ("user", "bs", "device")
 USER_PLACE = ("user_x", "user_y", "user_z", "latitude", "longitude", "altitude")
 BS_PLACE = ("bs_x", "bs_y", "bs_z", "bs_latitude", "bs_longitude", "bs_altitude")
+BS_GROUND = ("bs_x", "bs_y", "bs_latitude", "bs_longitude")
 ANTENNA = ("azimuth", "beam_width")
-TABLE = (*IDS, *USER_PLACE, *BS_PLACE, "gain", "time")
+ERROR = "bs_error_m"
+TABLE = (*IDS, *USER_PLACE, *BS_PLACE, ERROR, "gain", "time")
 LEVEL = "level"
-STATIONS = ("bs", *BS_PLACE, *ANTENNA, LEVEL)
+STATIONS = ("bs", *BS_PLACE, *ANTENNA, LEVEL, ERROR)
 
 # What a column may be called without being named, beside our own name for it.
 _IN_TABLES = {"gain": ("gain_db",)}
-_IN_STATIONS = {name: (name.removeprefix("bs_"),) for name in BS_PLACE}
+_IN_STATIONS = {name: (name.removeprefix("bs_"),) for name in (*BS_PLACE, ERROR)}
 _IN_STATIONS |= {"azimuth": ("azimuth_deg",), "beam_width": ("beam_width_deg",)}
 _IN_STATIONS |= {LEVEL: ("level_db",)}
 
 _COLUMNS_SHOWN = 12
 
 
-def checked(given: Mapping[str, str] | None) -> dict[str, str]:
+def checked(parameter: str, given: Mapping[str, str] | None) -> dict[str, str]:
     """``given`` if it is about columns of ours."""
     for ours in given or {}:
         if ours not in (*TABLE, *ANTENNA):
             raise ConfigurationError(
-                f"columns has {ours!r}, which is none of {', '.join((*TABLE, *ANTENNA))}", "columns"
+                f"{parameter} has {ours!r}, which is none of {', '.join((*TABLE, *ANTENNA))}",
+                parameter,
             )
     return dict(given or {})
 
@@ -48,10 +51,12 @@ def of_table(
     return _found(file, own, TABLE, _IN_TABLES)
 
 
-def of_stations(file: TableFile, given: Mapping[str, str]) -> dict[str, str]:
-    """Our names of the stations' columns, and theirs."""
-    own = {ours: given[ours] for ours in STATIONS if given.get(ours) in file.names}
-    return _found(file, own, STATIONS, _IN_STATIONS)
+def of_stations(
+    file: TableFile, given: Mapping[str, str], own: Mapping[str, str]
+) -> dict[str, str]:
+    """Our names of the stations' columns, and theirs; ``own`` are named for this file alone."""
+    named = {ours: given[ours] for ours in STATIONS if given.get(ours) in file.names}
+    return _found(file, {**named, **own}, STATIONS, _IN_STATIONS)
 
 
 def _found(
@@ -70,7 +75,17 @@ def _found(
 
 
 def require(file: TableFile, name: str, purpose: str) -> None:
-    """Complain unless there is exactly one column of this name."""
+    """Complain unless there is exactly one column of this name, or of each with + between."""
+    parts = parts_of(name, file.names)
+    if len(parts) > 1 and purpose not in IDS:
+        raise ConfigurationError(
+            f"only ids are put together of several columns, not {purpose} of {name}", "columns"
+        )
+    for part in parts:
+        _require_one(file, part, purpose)
+
+
+def _require_one(file: TableFile, name: str, purpose: str) -> None:
     count = file.names.count(name)
     if count > 1:
         raise DataError(f"{file.path} has {count} columns named {name!r}; rename all but one")

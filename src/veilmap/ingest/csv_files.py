@@ -4,7 +4,7 @@ import codecs
 import csv
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pyarrow.csv
 from veilmap._util import limits, reading
 from veilmap.data.table_files import unreadable_as
 from veilmap.errors import ConfigurationError, DataError
+from veilmap.ingest import exporters
 from veilmap.ingest.tables import RawTable
 
 _SEPARATORS = {",": "','", ";": "';'", "\t": "tab"}
@@ -29,14 +30,31 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}")
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A table of text with its names in the first line."""
+    """A table of text with its names in the first line, or of an exporter that leaves it out.
+
+    ``content`` are its bytes where they are not the file's own.
+    """
 
     path: Path
-    encoding: str = "utf-8"
+    encoding: str | None = None
+    content: bytes | None = field(default=None, repr=False)
 
     @cached_property
+    def _decoded(self) -> tuple[bytes, str]:
+        content = (
+            reading.read_bytes(self.path, limits.TEXT_BYTES)
+            if self.content is None
+            else self.content
+        )
+        return _as_utf8(self.path, content, self.encoding)
+
+    @property
     def _text(self) -> bytes:
-        return _as_utf8(self.path, self.encoding)
+        return self._decoded[0]
+
+    @cached_property
+    def _unnamed(self) -> Sequence[str]:
+        return exporters.unnamed_columns(self._lines[0].strip())
 
     @cached_property
     def _lines(self) -> list[str]:
@@ -66,6 +84,8 @@ class CsvFile:
         """The columns' names."""
         if not self._lines[0].strip():
             raise DataError(f"{self.path}, line 1 is empty; it should name the columns")
+        if self._unnamed:
+            return list(self._unnamed)
         try:
             found = next(csv.reader(self._lines[:1], delimiter=self._separator))
         except csv.Error as error:
@@ -82,11 +102,15 @@ class CsvFile:
             include_columns=list(wanted), column_types=types, decimal_point=decimal
         )
         table, broken = self._parsed(convert)
-        numbers = np.arange(2, table.num_rows + len(broken) + 2)
+        first = 1 if self._unnamed else 2
+        numbers = np.arange(first, table.num_rows + len(broken) + first)
         notes = [f"columns are separated by {_SEPARATORS[self._separator]}"]
         notes += ["numbers have a decimal comma"] * (decimal == ",")
-        if self.encoding.lower().replace("_", "-") != "utf-8":
-            notes.append(f"text is read as {self.encoding}")
+        if self._unnamed:
+            notes.append("line 1 does not name the columns: they are taken in the usual order")
+        encoding = self._decoded[1]
+        if encoding.lower().replace("_", "-") != "utf-8":
+            notes.append(f"text is read as {encoding}")
         apart = np.array(broken, dtype=np.int64)
         rest = np.setdiff1d(numbers, apart, assume_unique=True)
         return RawTable(self.path, table, rest, "line", apart, decimal, notes=tuple(notes))
@@ -102,7 +126,9 @@ class CsvFile:
         def parse(threads: bool) -> pa.Table:
             return pa.csv.read_csv(
                 pa.BufferReader(self._text),
-                read_options=pa.csv.ReadOptions(use_threads=threads),
+                read_options=pa.csv.ReadOptions(
+                    use_threads=threads, column_names=list(self._unnamed) or None
+                ),
                 # Empty lines become rows of nothing, so that lines can be counted.
                 parse_options=pa.csv.ParseOptions(
                     delimiter=self._separator, ignore_empty_lines=False, invalid_row_handler=note
@@ -118,8 +144,24 @@ class CsvFile:
         return table, broken
 
 
-def _as_utf8(path: Path, encoding: str) -> bytes:
-    data = reading.read_bytes(path, limits.TEXT_BYTES)
+def _guessed(data: bytes) -> str:
+    """The encoding of some text: Unicode, or what Windows and phones wrote in Western Europe."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in data[:_SAMPLE_BYTES]:
+        return "utf-8"  # it is no text, and the message will say so
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return encoding
+    return "latin-1"
+
+
+def _as_utf8(path: Path, data: bytes, wanted: str | None) -> tuple[bytes, str]:
+    """Text as UTF-8, and the encoding that it was in."""
+    encoding = _guessed(data) if wanted is None else wanted
     if not data or data.isspace():
         raise DataError(f"{path} is empty")
     try:
@@ -147,7 +189,8 @@ def _as_utf8(path: Path, encoding: str) -> bytes:
     if b"\0" in data[:_SAMPLE_BYTES]:
         raise DataError(f"{path} does not look like text; is its ending right?")
     # Empty lines at the end are no rows.
-    return data.rstrip(b"\r\n") + b"\n" if data.endswith((b"\n\n", b"\n\r\n")) else data
+    data = data.rstrip(b"\r\n") + b"\n" if data.endswith((b"\n\n", b"\n\r\n")) else data
+    return data, encoding
 
 
 def _decimal(path: Path, lines: Sequence[str], separator: str) -> str:

@@ -8,18 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veilmap._util.arrays import Array, Bools, Floats, Ints
+from veilmap.ingest import times as times_as_text
 
-_EMPTY = pa.array(["", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"])
+_EMPTY = pa.array(["", "-", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None"])
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _WHOLE = r"^(0|-?[1-9]\d{0,17})$"
 _LONGEST_ID = 200
-_ISO = (
-    r"^(?P<day>\d{4}-\d\d-\d\d)[T ](?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d+)?"
-    r"\s?(?P<zone>Z|UTC|[+-]\d\d:?\d\d)?$"
-)
 # Seconds since 1970 stay below this until the year 5138; milliseconds passed it in 1973.
 _TOO_LATE_S = 1e11
 _YEAR_9999_S = 253_402_300_799.0
+_COMPACT = 19_000_101_000_000.0, 20_991_231_235_959.0  # as numbers: YYYYMMDDhhmmss
 
 
 class Parsed(NamedTuple):
@@ -89,26 +87,41 @@ def ids(column: pa.ChunkedArray) -> Ids:
     return Ids(distinct if len(distinct) else np.zeros(1, np.int64), codes, missing)
 
 
-def times(column: pa.ChunkedArray) -> Parsed:
-    """A column of times as seconds since 1970, UTC where the file names no zone."""
-    seconds, empty, unreadable = _seconds(column)
+def times(column: pa.ChunkedArray, dates: str | None = None) -> tuple[Parsed, str]:
+    """A column of times as seconds since 1970, UTC where the file names no zone, and a note.
+
+    ``dates`` says whether the day or the month is first, where that cannot be seen. The note names
+    the layout of what is not ISO 8601; it is empty otherwise.
+    """
+    (seconds, empty, unreadable), note = _seconds(column, dates)
     never = np.abs(seconds) > _YEAR_9999_S
-    return Parsed(np.where(never, np.nan, seconds), empty, unreadable | never)
+    return Parsed(np.where(never, np.nan, seconds), empty, unreadable | never), note
 
 
-def _seconds(column: pa.ChunkedArray) -> Parsed:
+def _seconds(column: pa.ChunkedArray, dates: str | None) -> tuple[Parsed, str]:
     kind = _plain(column.type)
     if pa.types.is_timestamp(kind):
         whole = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
         seconds = whole.cast(pa.float64(), safe=False).to_numpy() / 1e6
-        return Parsed(seconds, np.isnan(seconds), np.zeros(len(seconds), dtype=bool))
+        return Parsed(seconds, np.isnan(seconds), np.zeros(len(seconds), dtype=bool)), ""
     if pa.types.is_string(kind):
-        return _iso_times(column)
+        return _times_of_text(column, dates)
     counted = numbers(column)
+    known = counted.values[~counted.empty]
+    if len(known) and (known >= _COMPACT[0]).all() and (known <= _COMPACT[1]).all():
+        return _times_of_text(column.cast(pa.int64()).cast(pa.string()), dates)
     usual = np.median(np.abs(counted.values[~counted.empty])) if not counted.empty.all() else 0.0
     units = (1.0, 1e3, 1e6, 1e9)  # seconds, milliseconds, microseconds, nanoseconds
     unit = next((unit for unit in units if usual / unit <= _TOO_LATE_S), 1.0)
-    return Parsed(counted.values / unit, counted.empty, counted.unreadable)
+    return Parsed(counted.values / unit, counted.empty, counted.unreadable), ""
+
+
+def _times_of_text(column: pa.ChunkedArray, dates: str | None) -> tuple[Parsed, str]:
+    trimmed, empty = _trimmed(column)
+    layout = times_as_text.layout_of(pc.if_else(pa.array(empty), None, trimmed), dates)
+    seconds = times_as_text.seconds(trimmed, layout)
+    note = "" if layout is times_as_text.ISO else f"times are read as {layout.name}"
+    return Parsed(seconds, empty, ~empty & np.isnan(seconds)), note
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -150,29 +163,3 @@ def _distinct(dictionary: pa.Array) -> Array:
     if values.dtype.kind == "f" and (values == np.round(values)).all():
         return np.asarray(values.astype(np.int64))
     return np.asarray(values)
-
-
-def _iso_times(column: pa.ChunkedArray) -> Parsed:
-    trimmed, empty = _trimmed(column)
-    parts = pc.extract_regex(trimmed, _ISO)
-    day, clock, fraction, zone = (pc.struct_field(parts, [number]) for number in range(4))
-    moment = pc.strptime(
-        pc.binary_join_element_wise(day, clock, "T"), "%Y-%m-%dT%H:%M:%S", "s", error_is_null=True
-    )
-    seconds = moment.cast(pa.int64()).cast(pa.float64()).to_numpy()
-    part = pc.replace_substring(fraction, ",", ".")
-    part = pc.if_else(pc.equal(part, ""), None, part).cast(pa.float64())
-    seconds = seconds + part.fill_null(0.0).to_numpy() - _zone_seconds(zone)
-    return Parsed(seconds, empty, ~empty & np.isnan(seconds))
-
-
-def _zone_seconds(zone: pa.ChunkedArray) -> Floats:
-    """Seconds ahead of UTC."""
-    offset = pc.extract_regex(zone, r"^(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)$")
-    sign, hours, minutes = (pc.struct_field(offset, [number]) for number in range(3))
-    amount = 3600.0 * _or_zero(hours) + 60.0 * _or_zero(minutes)
-    return np.where(pc.fill_null(pc.equal(sign, "-"), False).to_numpy(), -amount, amount)
-
-
-def _or_zero(text: pa.ChunkedArray) -> Floats:
-    return np.asarray(text.cast(pa.float64()).fill_null(0.0).to_numpy())

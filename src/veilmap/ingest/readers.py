@@ -1,7 +1,7 @@
 """From a file to measurements."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,23 @@ import numpy as np
 
 from veilmap._util import files
 from veilmap._util.arrays import Array, Floats, Ints
+from veilmap._util.ids import Id
 from veilmap.data.measurements import BadRows, BadRowsError, Measurements, describe
-from veilmap.errors import ConfigurationError, DataError
+from veilmap.errors import ConfigurationError, DataError, VeilmapError
 from veilmap.geometry import coordinates
-from veilmap.ingest import columns
+from veilmap.ingest import archives, columns, parsing
+from veilmap.ingest.archives import TEXT
 from veilmap.ingest.csv_files import CsvFile
 from veilmap.ingest.ends import Stations, ends_of_links, in_metres, listed_stations
-from veilmap.ingest.options import Options, Quantity
+from veilmap.ingest.exporters import Quantity
+from veilmap.ingest.geosubmit import GeosubmitFile
+from veilmap.ingest.listings import listing_of
+from veilmap.ingest.options import Options
+from veilmap.ingest.problems import every_problem
+from veilmap.ingest.recognition import Recognised, recognised
 from veilmap.ingest.rows import Rows, Sieve, parsed_rows
 from veilmap.ingest.tables import GeoPackageFile, ParquetFile, TableFile
 
-_TEXT = (".csv", ".tsv", ".txt")
 _USUAL_LOSS_DB = (60.0, 180.0)  # of links that radios bridge
 
 
@@ -46,6 +52,7 @@ class Reading:
     degrees: Floats | None = None
     stations: Stations | None = None
     notes: tuple[str, ...] = ()  # what was found out or assumed
+    mixed: Mapping[str, Id] = field(default_factory=dict)  # columns that cells of one id differ in
 
     @cached_property
     def distance_m(self) -> Floats:
@@ -63,13 +70,14 @@ class Reading:
 
 
 def read_measurements(path: str | Path, **options: Any) -> Reading:
-    """Measurements out of a CSV, Parquet or GeoPackage file of any shape.
+    """Measurements out of a file of any shape.
 
     Parameters
     ----------
     path : path
-        .csv, .tsv or .txt (separated by commas, semicolons or tabs), .parquet, or .gpkg with a
-        layer of points.
+        .csv, .tsv or .txt (separated by commas, semicolons or tabs; also in a .gz or .zip file),
+        .json of geosubmit version 2, .parquet, or .gpkg with a layer of points. Files of known
+        exporters are recognised by their columns.
     **options
         How to read it: the parameters of `Options`.
     """
@@ -78,16 +86,28 @@ def read_measurements(path: str | Path, **options: Any) -> Reading:
 
 def read(path: str | Path, options: Options) -> Reading:
     """`read_measurements` with its options as one object."""
-    file = opened(Path(path), options.encoding, options.layer)
-    listing = None if options.stations is None else opened(options.stations)
-    wide = columns.of_wide(file, options.wide)
-    names = _used_names(file, listing, options, wide)
-    raw = file.load(
-        list(dict.fromkeys([*names.values(), *wide])),
-        text=[names[name] for name in columns.IDS if name in names],
-    )
-    rows = parsed_rows(raw, names, options.columns, wide, with_bs=listing is None)
-    listed = None if listing is None else listed_stations(listing, options.columns)
+    try:
+        return _read(Path(path), options)
+    except VeilmapError as error:
+        report = every_problem(Path(path), options, error, lambda tried: _read(Path(path), tried))
+    raise report
+
+
+def _read(path: Path, given: Options) -> Reading:
+    """One attempt at a file."""
+    file = opened(path, given.encoding, given.layer)
+    listing = None if given.stations is None else listing_of(opened(given.stations), given)
+    wide = columns.of_wide(file, given.wide)
+    known = recognised(file, listing, given, wide)
+    options = known.options
+    wanted, text = known.columns(file.names)
+    raw = file.load(list(dict.fromkeys([*wanted, *wide])), text=text)
+    with_bs = listing is None and not known.estimate
+    rows = parsed_rows(raw, known, wide, with_bs=with_bs)
+    listed = None
+    if listing is not None:
+        heard = rows.ids["bs"].distinct
+        listed = listed_stations(listing.joined_with(known.cell), given.columns, heard)
     sieve = rows.sieve(options.missing)
     _require_any(rows, sieve, options)
     ends = ends_of_links(rows, listed, sieve, options)
@@ -98,6 +118,8 @@ def read(path: str | Path, options: Options) -> Reading:
         "gain_db": _gain_db(rows.numbers["gain"].values, options),
         **{name: rows.ids[name].rows() for name in ("bs", "device") if name in rows.ids},
     }
+    if ends.bs_error_m is not None:
+        data["bs_error_m"] = ends.bs_error_m
     # A list of stations stands in for all that the file itself says of them.
     antennas = raw.antennas if ends.stations is None else ends.stations.antennas
     made = partial(Measurements, crs=ends.crs, antennas=antennas)
@@ -105,7 +127,7 @@ def read(path: str | Path, options: Options) -> Reading:
     try:
         measurements = made(**sieve.sifted(data))
     except BadRowsError as error:
-        sieve.take_out_kept(error.bad)
+        sieve.take_out_kept(error.bad, repeats=known.logged)
         _require_any(rows, sieve, options)
         measurements = made(**sieve.sifted(data))
     total = len(sieve.numbers) + len(rows.raw.broken)
@@ -115,13 +137,35 @@ def read(path: str | Path, options: Options) -> Reading:
     account = total, tuple(sieve.left_out), raw.row_word
     time = rows.numbers["time"].values[sieve.kept] if "time" in rows.numbers else None
     degrees = None if ends.degrees is None else ends.degrees[sieve.kept]
-    stations, notes = ends.stations, (*raw.notes, *ends.notes)
-    return Reading(raw.path, measurements, *account, names, options, time, degrees, stations, notes)
+    stations, notes = ends.stations, (*known.notes, *raw.notes, *rows.notes, *ends.notes)
+    mixed = _mixed(rows, known, sieve)
+    return Reading(
+        raw.path, measurements, *account, rows.names, options, time, degrees, stations, notes, mixed
+    )
+
+
+def _mixed(rows: Rows, known: Recognised, sieve: Sieve) -> Mapping[str, Id]:
+    """Columns in which a base station has several values, and such a base station."""
+    found: dict[str, Id] = {}
+    for name in known.apart:
+        values = parsing.ids(rows.raw.columns.column(name))
+        usable = sieve.kept & ~values.missing
+        heard = rows.ids["bs"]
+        pairs = np.unique(np.column_stack([heard.codes, values.codes])[usable], axis=0)
+        station, many = np.unique(pairs[:, 0], return_counts=True)
+        if (many > 1).any():
+            found[name] = heard.distinct[station[many > 1][0]].item()
+    return found
 
 
 def read_stations(path: str | Path, crs: str | None = None) -> Stations:
     """The base stations of a file, in metres of ``crs``, or of the plane that it has them in."""
-    listed = listed_stations(opened(Path(path)), {})
+    listing = listing_of(opened(Path(path)), Options())
+    if listing.of_cells:
+        raise DataError(
+            f"{path} is a table of cells that somebody heard; list those that take part"
+        )
+    listed = listed_stations(listing, {})
     if listed.place.z is None:
         raise DataError(f"{path} does not say how high base stations are: it needs a column z")
     if crs is None and listed.place.degrees:
@@ -139,7 +183,7 @@ def _require_any(rows: Rows, sieve: Sieve, options: Options) -> None:
     """Complain if no row is left."""
     if not sieve.kept.any():
         reasons = [f"{len(one.rows)} rows: {one.reason}" for one in sieve.left_out]
-        hint = about_values(rows.numbers["gain"].values, options.quantity)
+        hint = about_values(rows.numbers["gain"].values, options.quantity or "gain")
         raise DataError(
             f"{rows.raw.path} has no usable row ({'; '.join(reasons) or 'it has no rows'})"
             + (f"; {hint}" if hint else "")
@@ -176,44 +220,12 @@ def _gain_db(values: Floats, options: Options) -> Floats:
     return values - options.tx_power_dbm if options.quantity in ("rss", "rsrp") else values
 
 
-def _used_names(
-    file: TableFile, listing: TableFile | None, options: Options, wide: list[str]
-) -> dict[str, str]:
-    """The columns to read: not those that a list of stations or other columns stand in for."""
-    names = columns.of_table(file, options.columns, listing)
-    grouped = options.split_gap is not None or options.user_per is not None
-    unused = {*columns.BS_PLACE} if listing is not None else set()
-    unused |= {"gain", "bs"} if wide else set()
-    unused |= {"user"} if grouped else set()
-    names = {ours: theirs for ours, theirs in names.items() if ours not in unused}
-    lacking, parameter = "", "columns"
-    if not wide and "gain" not in names:
-        lacking = (
-            "has no column 'gain'; name it in columns, or the base stations' columns of a wide"
-            " table in wide"
-        )
-    elif listing is not None and not wide and "bs" not in names:
-        lacking = "has no column 'bs' that says which of the stations was heard; name it in columns"
-    elif wide and listing is None:
-        lacking = "is a wide table and needs its base stations' positions from a file, stations"
-        parameter = "stations"
-    elif options.split_gap is not None and "time" not in names:
-        lacking = "has no column 'time' to find gaps in; name it in columns"
-    elif not grouped and "user" not in names:
-        lacking = (
-            "does not say who measured: name user in columns, start a new user after a gap of"
-            " split_gap seconds, or take every row or position as a user with user_per"
-        )
-    if lacking:
-        has = columns.listed(file.names)
-        raise ConfigurationError(f"{file.path} {lacking}; it has {has}", parameter)
-    return names
-
-
 def _users_of(rows: Rows, user_xyz: Floats, options: Options) -> Array:
     """Who measured each link."""
     if options.user_per == "row":
         return rows.raw.numbers
+    if options.user_per == "file":
+        return np.zeros(len(user_xyz), dtype=np.int64)
     if options.user_per == "position":
         return _by_position(user_xyz[:, 0], user_xyz[:, 1])
     if options.split_gap is not None:
@@ -249,14 +261,22 @@ def _by_position(x: Floats, y: Floats) -> Ints:
     return users
 
 
-def opened(path: Path, encoding: str = "utf-8", layer: str | None = None) -> TableFile:
+def opened(path: Path, encoding: str | None = None, layer: str | None = None) -> TableFile:
     """The table in a file, by the file's ending."""
     path = files.existing(path)
     ending = path.suffix.lower()
-    if ending in _TEXT:
+    if ending in TEXT:
         return CsvFile(path, encoding)
+    if ending == ".gz":
+        return archives.of_gzip(path, encoding)
+    if ending == ".zip":
+        return archives.of_zip(path, encoding, layer)
+    if ending == ".json":
+        return GeosubmitFile(path)
     if ending == ".parquet":
         return ParquetFile(path)
     if ending == ".gpkg":
         return GeoPackageFile(path, layer)
-    raise DataError(f"{path}: tables are read from {', '.join(_TEXT)}, .parquet and .gpkg")
+    raise DataError(
+        f"{path}: tables are read from {', '.join(TEXT)}, .csv.gz, .zip, .json, .parquet and .gpkg"
+    )

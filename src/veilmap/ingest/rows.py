@@ -5,12 +5,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from veilmap._util.arrays import Array, Bools, Ints
-from veilmap.data.measurements import BadRows
-from veilmap.ingest import columns, parsing, positions
+from veilmap.data.measurements import DUPLICATE, BadRows
+from veilmap.errors import DataError
+from veilmap.ingest import cells, columns, parsing, positions
 from veilmap.ingest.parsing import Ids, Parsed
 from veilmap.ingest.positions import OFF_EARTH, Place
+from veilmap.ingest.recognition import Recognised
 from veilmap.ingest.tables import BROKEN, RawTable
 
 
@@ -39,13 +43,13 @@ class Sieve:
             return columns
         return {name: column[self.kept] for name, column in columns.items()}
 
-    def take_out_kept(self, bad: Sequence[BadRows]) -> None:
-        """Leave out rows that are counted among the kept ones."""
+    def take_out_kept(self, bad: Sequence[BadRows], *, repeats: bool) -> None:
+        """Leave out rows that are counted among the kept ones; ``repeats`` if some may repeat."""
         kept = np.flatnonzero(self.kept)
         for problem in bad:
             rows = np.zeros(len(self.numbers), dtype=bool)
             rows[kept[problem.rows]] = True
-            self.take_out(problem.reason, rows)
+            self.take_out(problem.reason, rows, expected=repeats and problem.reason == DUPLICATE)
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Rows:
     """A file's links, column by column; what the file does not have is missing or None.
 
     ``wide`` if the file had several links in a row: an empty value is then no link at all.
+    ``logged`` if an app wrote the file: rows in which it found nothing are then expected.
+    ``refused`` are rows that nobody asked for, by reason.
     """
 
     raw: RawTable
@@ -62,11 +68,17 @@ class Rows:
     user: Place
     bs: Place | None
     wide: bool
+    logged: bool = False
+    refused: Mapping[str, Bools] = field(default_factory=dict)
+    lte: Bools | None = None  # the rows of LTE cells, if a column says
+    notes: tuple[str, ...] = ()
 
     def sieve(self, missing: Sequence[float]) -> Sieve:
         """The links that can be used; ``missing`` are the missing-value sentinels."""
         broken = [BadRows(BROKEN, self.raw.broken)] if len(self.raw.broken) else []
         sieve = Sieve(self.raw.numbers, broken)
+        for reason, rows in self.refused.items():
+            sieve.take_out(reason, rows, expected=True)
         name, gain = self.names["gain"], self.numbers["gain"]
         for value in missing:
             reason = f"{name} is {value:g}, the missing-value sentinel"
@@ -74,52 +86,80 @@ class Rows:
         if self.wide:
             sieve.take_out(f"{name} is empty", gain.empty, expected=True)
             sieve.take_out(f"{name} is not a number", gain.unreadable)
-        for reason, mask in self._problems():
-            sieve.take_out(reason, mask)
+        for reason, mask, gap in self._problems():
+            sieve.take_out(reason, mask, expected=gap and self.logged)
         return sieve
 
-    def _problems(self) -> Iterator[tuple[str, Bools]]:
-        """Reasons not to use rows."""
+    def _problems(self) -> Iterator[tuple[str, Bools, bool]]:
+        """Reasons not to use rows, and whether they are gaps that an app leaves."""
         nothing = [ids.missing for ids in self.ids.values()]
         nothing += [parsed.empty for parsed in self.numbers.values()]
         if len(nothing) > 1:
-            yield f"the {self.raw.row_word} is empty", np.logical_and.reduce(nothing)
+            yield f"the {self.raw.row_word} is empty", np.logical_and.reduce(nothing), False
         for ours, ids in self.ids.items():
-            yield f"{self.names[ours]} is missing, or longer than any id", ids.missing
+            yield f"{self.names[ours]} is missing, or longer than any id", ids.missing, True
         for ours, parsed in self.numbers.items():
+            if ours == columns.ERROR:  # empty where a position is known
+                continue
             kind = "a time" if ours == "time" else "a number"
-            yield f"{self.names[ours]} is not {kind}", parsed.unreadable
-            yield f"{self.names[ours]} is empty", parsed.empty
+            yield f"{self.names[ours]} is not {kind}", parsed.unreadable, False
+            yield f"{self.names[ours]} is empty", parsed.empty, True
         for place in (self.user, self.bs):
             if place is not None:
-                yield "there is no position", ~(np.isfinite(place.x) & np.isfinite(place.y))
-                yield OFF_EARTH, place.off_earth()
-                yield "the position is 0° north, 0° east (no fix?)", place.at_zero()
+                nowhere = ~(np.isfinite(place.x) & np.isfinite(place.y))
+                yield "there is no position", nowhere, True
+                yield OFF_EARTH, place.off_earth(), False
+                yield "the position is 0° north, 0° east (no fix?)", place.at_zero(), True
 
 
-def parsed_rows(
-    raw: RawTable,
-    names: Mapping[str, str],
-    given: Mapping[str, str],
-    wide: Sequence[str],
-    *,
-    with_bs: bool,
-) -> Rows:
-    """The columns of ``names`` and ``wide``; ``with_bs`` if rows say where base stations are."""
-    numbers, ids = {}, {}
-    for ours, theirs in names.items():
-        column = raw.columns.column(theirs)
-        if ours in columns.IDS:
-            ids[ours] = parsing.ids(column)
+def parsed_rows(raw: RawTable, known: Recognised, wide: Sequence[str], *, with_bs: bool) -> Rows:
+    """The ``known`` columns and the ``wide`` ones; ``with_bs`` if rows say where stations are."""
+    names, given = dict(known.names), known.options.columns
+    numbers, ids, notes = {}, {}, []
+    for ours, theirs in known.names.items():
+        if ours == "bs" and known.cell.parts:
+            cell = known.cell
+            ids[ours] = parsing.ids(cells.ids(raw.columns, cell.parts, cell.wanted, cell.radio))
+        elif ours in columns.IDS:
+            ids[ours] = parsing.ids(raw.column(theirs))
         elif ours == "time":
-            numbers[ours] = parsing.times(column)
+            time, note = parsing.times(raw.column(theirs), known.options.dates)
+            if known.lenient_time and time.unreadable.any() and not np.isfinite(time.values).any():
+                notes.append(f"the times in {names.pop(ours)} cannot be read, and are not used")
+                continue
+            numbers[ours] = time
+            notes += [f"{note}, in UTC"] * bool(note)
         else:
-            numbers[ours] = parsing.numbers(column, raw.decimal)
+            numbers[ours] = parsing.numbers(raw.column(theirs), raw.decimal)
+    refused = dict(_refused(raw, known))
     if wide:
+        refused = {why: np.repeat(rows, len(wide)) for why, rows in refused.items()}
         raw, names, ids, numbers = _unpivoted(raw, names, ids, numbers, wide)
     user = positions.place(raw, "user", names, given, numbers, raw.points)
     bs = positions.place(raw, "bs", names, given, numbers, None) if with_bs else None
-    return Rows(raw, names, ids, numbers, user, bs, bool(wide))
+    radio = known.cell.radio
+    lte = cells.lte(raw.columns.column(radio)) if radio and known.cell.parts else None
+    log = known.logged, refused, lte, tuple(notes)
+    return Rows(raw, names, ids, numbers, user, bs, bool(wide), *log)
+
+
+def _refused(raw: RawTable, known: Recognised) -> Iterator[tuple[str, Bools]]:
+    """Rows that are not asked for, or that the exporter marks as none."""
+    for name, value in known.only.items():
+        yield f"{name} is not {value}", ~_is_one_of(raw, name, value)
+    for name, value in known.options.where.items():
+        rows = ~_is_one_of(raw, name, value)
+        if rows.all():
+            held = pc.unique(raw.columns.column(name)).slice(0, 8).to_pylist()
+            shown = ", ".join(str(one) for one in held)
+            raise DataError(f"{raw.path} has no row where {name} is {value}; it has {shown}")
+        yield f"{name} is not {value}", rows
+
+
+def _is_one_of(raw: RawTable, name: str, value: str) -> Bools:
+    wanted = pa.array([one.strip() for one in value.split("|")])
+    text = pc.utf8_trim_whitespace(raw.columns.column(name).cast(pa.string()))
+    return np.asarray(pc.is_in(text, wanted).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _unpivoted(

@@ -15,8 +15,9 @@ from veilmap._util.arrays import Floats, Ints
 from veilmap.data import geo_files, table_files
 from veilmap.data.antennas import Antennas
 from veilmap.data.measurements import ANTENNAS_NOTE, CRS_NOTE
-from veilmap.data.table_files import unreadable_as
 from veilmap.errors import ConfigurationError, DataError
+from veilmap.ingest import cells
+from veilmap.ingest.problems import FixableError
 
 BROKEN = "the line does not have as many fields as line 1"
 _POINT, _NOTHING = 0, -1  # shapely's numbers of types
@@ -29,7 +30,7 @@ class RawTable:
     path: Path
     columns: pa.Table
     numbers: Ints  # what the reader calls each row: its line of a text, its row (from 0) elsewhere
-    row_word: Literal["line", "row"] = "row"
+    row_word: Literal["line", "row", "item"] = "row"
     # Numbers of rows that could not be split into columns; they are not in ``columns``.
     broken: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     decimal: str = "."  # how numbers in columns of text are written: "." or ","
@@ -40,6 +41,18 @@ class RawTable:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    def column(self, wanted: str) -> pa.ChunkedArray:
+        """A column, or several as one id where ``wanted`` has + between their names."""
+        if wanted in self.columns.column_names:
+            return self.columns.column(wanted)
+        parts = [self.columns.column(name) for name in parts_of(wanted, self.columns.column_names)]
+        return cells.joined([cells.known(part) for part in parts])
+
+
+def parts_of(wanted: str, names: Collection[str]) -> list[str]:
+    """The columns that ``wanted`` means: one, or several with + between."""
+    return [wanted] if wanted in names else [part.strip() for part in wanted.split("+")]
 
 
 class TableFile(Protocol):
@@ -66,8 +79,7 @@ class ParquetFile:
     @cached_property
     def names(self) -> list[str]:
         """The columns' names."""
-        with unreadable_as(self.path, "parquet"):
-            return list(table_files.parquet_schema(self.path).names)
+        return table_files.names(self.path)
 
     def load(self, wanted: Sequence[str], text: Collection[str] = ()) -> RawTable:
         """The ``wanted`` columns; Parquet knows their types, so ``text`` says nothing new."""
@@ -123,6 +135,8 @@ def about(path: Path) -> Iterator[None]:
     """Errors in here begin with the file they are about."""
     try:
         yield
+    except FixableError as error:
+        raise FixableError(f"{path}: {error}", error.parameter, **error.change) from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}", error.parameter) from None
     except DataError as error:

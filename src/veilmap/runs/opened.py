@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from veilmap import ingest
 from veilmap._util import limits, reading
 from veilmap._util.options import options_of
 from veilmap.auditing.exposure import Witness
-from veilmap.data.folders import Crowd, MeasurementFolder, open_crowd
+from veilmap.data.folders import Crowd, MeasurementFolder
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError, DataError, PrivacyError, RunFolderError, VeilmapError
 from veilmap.federation import Run, Transcript, history
@@ -158,6 +159,11 @@ class OpenRun(OpenResult):
         """Places (B, 3) and ids of the public base stations."""
         return self.folder.base_stations()
 
+    @cached_property
+    def station_errors(self) -> dict[str, float]:
+        """Errors in metres of base stations whose positions are estimates, by id."""
+        return self.folder.station_errors()
+
     @property
     def command(self) -> str | None:
         """The command that trains the run again, where its folder says enough."""
@@ -218,8 +224,8 @@ class OpenRun(OpenResult):
             raise PrivacyError(self.withheld)
         truth: Measurements | MeasurementFolder
         if self._data is not None:
-            truth = open_crowd(self._data)
-            unseen = Measurements.load(self._test) if self._test else None
+            truth = ingest.load_crowd(self._data)
+            unseen = ingest.load(self._test) if self._test else None
         else:
             truth, unseen, _ = self._own_source().load()
         if not self._may_be_behind(truth):

@@ -76,6 +76,11 @@ class OpenResult(ABC):
         """Places (B, 3) and ids of the public base stations."""
 
     @property
+    def station_errors(self) -> dict[str, float]:
+        """Errors in metres of base stations whose positions are estimates, by id."""
+        return {}
+
+    @property
     @abstractmethod
     def unpublished(self) -> Path:
         """The folder for what is known beyond the result's own publishing."""

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from veilmap import ingest
 from veilmap._util import checks, limits
 from veilmap._util.plain import from_plain, plain, to_plain
-from veilmap.data.folders import MeasurementFolder, open_crowd
+from veilmap.data.folders import MeasurementFolder
 from veilmap.data.measurements import Measurements
 from veilmap.errors import ConfigurationError, RunFolderError, VeilmapError
 from veilmap.federation.config import RunConfig
-from veilmap.federation.public import Stations, read_stations
+from veilmap.federation.public import Stations, read_station_errors, read_stations
 from veilmap.geometry.grid import Grid
 from veilmap.scenes.scene import Scene
 
@@ -65,15 +66,18 @@ class Source:
         return None if self.data else Scene.synthetic(self.city, cell_size=self.cell_size)
 
     def load(
-        self, on_part: Callable[[int, int], None] | None = None
+        self,
+        on_part: Callable[[int, int], None] | None = None,
+        told: ingest.loading.Told | None = None,
     ) -> tuple[Measurements | MeasurementFolder, Measurements | None, Grid]:
         """The users' links, links to test on, and the grid.
 
-        ``on_part`` follows the first reading of a folder.
+        ``on_part`` follows the first reading of a folder; ``told`` is called with the account of a
+        raw file.
         """
-        unseen = Measurements.load(self.test) if self.test else None
+        unseen = ingest.load(self.test) if self.test else None
         if self.data is not None:
-            links = open_crowd(self.data, on_part=on_part)
+            links = ingest.load_crowd(self.data, on_part=on_part, told=told)
             ground = links.corners if self.area is None else (self.area[:2], self.area[2:])
             return links, unseen, Grid.covering(ground, self.cell_size, crs=links.crs)
         scene = self.scene
@@ -91,6 +95,10 @@ class Source:
         if scene is None:
             return None
         return scene.base_stations, tuple(range(len(scene.base_stations)))
+
+    def station_errors(self) -> dict[str, float]:
+        """Errors of public base stations whose positions are estimates, by id."""
+        return {} if self.stations is None else read_station_errors(self.stations)
 
     def described(self) -> dict[str, Any]:
         """What a run's configuration says of it; paths are absolute."""

@@ -62,12 +62,13 @@ class RunSummary(_Answer):
 
 @dataclass(frozen=True)
 class Station(_Answer):
-    """A base station, in metres."""
+    """A base station, in metres; ``error_m`` is how far off an estimated position may be."""
 
     id: str
     x: float
     y: float
     z: float
+    error_m: float | None = None
 
 
 @dataclass(frozen=True)

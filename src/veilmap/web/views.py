@@ -162,7 +162,8 @@ def _common(run: Served, head: schema.RunSummary) -> dict[str, Any]:
     return asdict(head) | {
         "grid": _grid_info(run.radio_map().grid),
         "stations": [
-            schema.Station(bs, *xyz) for bs, xyz in zip(ids, places.tolist(), strict=True)
+            schema.Station(bs, x, y, z, run.station_errors.get(bs))
+            for bs, (x, y, z) in zip(ids, places.tolist(), strict=True)
         ],
         "layers": [_info(run, name) for name in run.layers],
         "promise": run.promise.words,

@@ -30,12 +30,12 @@ export function chosenStation({ station, x, y, z }, { stations, grid }) {
     y >= grid.south &&
     y <= grid.north
   ) {
-    return { id: PLACED, x, y, z: z ?? USUAL_HEIGHT };
+    return { id: PLACED, x, y, z: z ?? USUAL_HEIGHT, error_m: null };
   }
   const middle = { x: (grid.west + grid.east) / 2, y: (grid.south + grid.north) / 2 };
   const away = (/** @type {Station} */ one) => Math.hypot(one.x - middle.x, one.y - middle.y);
   const central = [...stations].sort((a, b) => away(a) - away(b))[0];
-  return central ?? { id: PLACED, ...middle, z: z ?? USUAL_HEIGHT };
+  return central ?? { id: PLACED, ...middle, z: z ?? USUAL_HEIGHT, error_m: null };
 }
 
 /**
@@ -59,6 +59,15 @@ export function inQuery({ id, x, y, z }) {
 }
 
 /**
+ * The name of a base station, and how far off its place may be where that is an estimate.
+ *
+ * @param {Station} station
+ */
+function labelOf({ id, error_m }) {
+  return error_m ? `${id} (± ${Math.round(error_m)} m)` : id;
+}
+
+/**
  * @param {Station[]} stations
  * @param {Station | null} chosen  drawn last, so that it lies on top
  * @returns {Mark[]}
@@ -69,9 +78,12 @@ export function stationMarks(stations, chosen) {
   const size = stations.length <= MOST_TRIANGLES ? 5 : grows ? 1.2 : 2.5;
   const others = stations
     .filter(({ id }) => id !== chosen?.id)
-    .map(({ id, x, y }) => ({ id, x, y, look: STATION, size, grows, ...(named && { label: id }) }));
+    .map((one) => ({
+      ...{ id: one.id, x: one.x, y: one.y, look: STATION, size, grows },
+      ...(named && { label: labelOf(one) }),
+    }));
   if (!chosen) return others;
-  const label = chosen.id === PLACED ? "new" : chosen.id;
+  const label = chosen.id === PLACED ? "new" : labelOf(chosen);
   const { id, x, y } = chosen;
   return [...others, { id, x, y, look: CHOSEN, size: 9, label, draggable: true }];
 }

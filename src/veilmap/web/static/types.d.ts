@@ -293,12 +293,13 @@ export interface SeenHeader {
   arrays: ArrayInfo[];
 }
 
-/** A base station, in metres. */
+/** A base station, in metres; ``error_m`` is how far off an estimated position may be. */
 export interface Station {
   id: string;
   x: number;
   y: number;
   z: number;
+  error_m: number | null;
 }
 
 /**

@@ -187,7 +187,7 @@ class RadioMap {
     const { west, east, south, north } = this.#context.run.grid;
     const outside = place.x < west || place.x > east || place.y < south || place.y > north;
     if (known) this.#place(known, "now");
-    else if (!outside) this.#place({ ...place, id: PLACED, z: this.#station.z }, "now");
+    else if (!outside) this.#place({ ...place, id: PLACED, z: this.#station.z, error_m: null }, "now");
   }
 
   /**

@@ -34,7 +34,7 @@ export class RadioMapPanel {
   #tif = h("a", { class: "button", download: "", testid: "download-tif" }, "GeoTIFF");
   #notes = h("div");
   /** @type {Station} */
-  #shown = { id: PLACED, x: 0, y: 0, z: 0 };
+  #shown = { id: PLACED, x: 0, y: 0, z: 0, error_m: null };
 
   /**
    * @param {Context} context
