@@ -34,6 +34,7 @@ from veilmap.collection import demo
 from veilmap.collection.admission import Invitations, ProofOfWork
 from veilmap.collection.folder import AggregatorFolder
 from veilmap.collection.keys import SigningKey
+from veilmap.collection.pine.reports import parameters_of
 from veilmap.collection.store import Store
 from veilmap.collection.task import Task
 from veilmap.surveys.folder import SurveyFolder
@@ -311,6 +312,7 @@ def test_publish_writes_the_task_and_its_key(home, command):
     assert task.leader_key == SigningKey.load(home / "leader" / "aggregator.key").public
     assert task.helper_key == SigningKey.load(home / "helper" / "aggregator.key").public
     assert isinstance(task.admission, Invitations)
+    assert task.proofs == parameters_of(task.survey)
     assert task.most_reports == 10 * task.survey.participants
     assert abs((task.opens_at - datetime.now(UTC)).total_seconds()) < 60
     assert task.closes_at == datetime.fromisoformat(CLOSES)
@@ -320,8 +322,9 @@ def test_publish_takes_who_may_take_part_when_and_how_many(home, command):
     words = published(home, "--out", "other.json", "--key", "other.key", "--open-to-all", "12",
                       "--opens", "2099-01-01T01:00+01:00", "--most", "77",
                       "--pairing-hours", "3")  # fmt: skip
-    assert command(*map(str, words))[0] == 0
+    assert command(*map(str, words), "--no-proofs")[0] == 0
     task = Task.load(home / "other.json")
+    assert task.proofs is None
     assert task.admission == ProofOfWork(12)
     assert task.opens_at == datetime(2099, 1, 1, tzinfo=UTC)
     assert (task.most_reports, task.pairing_hours) == (77, 3.0)

@@ -33,6 +33,7 @@ from veilmap.collection import report as reports
 from veilmap.collection import shares
 from veilmap.collection.aggregator import Helper, Leader
 from veilmap.collection.keys import LARGEST_DELAY, is_signed
+from veilmap.collection.pine.sharding import helper_measurement
 from veilmap.collection.report import Half, Refusal
 from veilmap.collection.store import (
     ADDED,
@@ -44,10 +45,12 @@ from veilmap.collection.store import (
     entries_of,
 )
 from veilmap.collection.task import ROLES
+from veilmap.collection.verification import parsed_request
 from veilmap.errors import DataError
 from veilmap.surveys.aggregate import add_noise
 
 SEED = 11  # of the noise
+PROOFS = False  # whether contributions are proven
 PEOPLE = 5
 MOST_REPORTS = 4
 BEGAN = 1_800_000_000.0  # while the survey is open
@@ -88,16 +91,25 @@ class Report:
         return self.leader if role == "leader" else self.helper
 
 
-@cache
 def survey_task():
     """The task of all examples, and its keys."""
-    keys = new_keys()
-    return small_task(keys, most_reports=MOST_REPORTS, closes="2027-06-01T00:00Z"), keys
+    return _survey_task(PROOFS)
 
 
 @cache
+def _survey_task(proofs):
+    keys = new_keys()
+    closes = "2027-06-01T00:00Z"
+    return small_task(keys, proofs=proofs, most_reports=MOST_REPORTS, closes=closes), keys
+
+
 def report_of(person, twin):
-    task, _ = survey_task()
+    return _report_of(PROOFS, person, twin)
+
+
+@cache
+def _report_of(proofs, person, twin):
+    task, _ = _survey_task(proofs)
     vector = np.random.default_rng([person, twin]).integers(-90, 91, task.survey.numbers)
     name = hashlib.sha256(f"person {person}".encode()).digest()
     report = name[: reports.ID_BYTES]
@@ -195,7 +207,10 @@ class Road:
             raise Lost
         answer = self._world.delivered(what, content)
         if what == "job":
-            self._world.answered.append((int.from_bytes(content[0][:8]), content[0][16:], answer))
+            request = content[0][16:]
+            if self._world.task.proofs is not None:
+                request = parsed_request(self._world.task, request).request
+            self._world.answered.append((int.from_bytes(content[0][:8]), request, answer))
         if fault == "twice":
             assert self._world.delivered(what, content) == answer
         if fault == "answer lost":
@@ -640,8 +655,10 @@ class Faults(RuleBasedStateMachine):
         share = self.known_report(report, role).half(role).share
         if role == "leader":
             return reports.elements_of(self.task, share)
-        survey = self.task.survey
-        return shares.expanded(share, self.task.digest_bytes, report, survey.numbers)
+        numbers = self.task.survey.numbers
+        if self.task.proofs is not None:
+            return helper_measurement(self.task.proofs, share[128:160])[:numbers].astype(np.uint32)
+        return shares.expanded(share, self.task.digest_bytes, report, numbers)
 
 
 @contextmanager
@@ -672,6 +689,12 @@ def _run(examples, steps):
 
 def test_whatever_is_killed_lost_or_repeated_every_report_counts_once():
     _run(80, 25)
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(150, marks=pytest.mark.slow)])
+def test_so_does_every_report_with_a_proof(monkeypatch, examples):
+    monkeypatch.setitem(globals(), "PROOFS", True)
+    _run(examples, 25)
 
 
 @pytest.mark.slow

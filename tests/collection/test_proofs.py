@@ -33,7 +33,7 @@ from veilmap.collection.pine.choosing import errors
 from veilmap.collection.report import Refusal
 from veilmap.collection.store import NOT_LUCKY, NOT_PROVEN, PAIRED, REPEATED, WAITING
 from veilmap.collection.task import ROLES
-from veilmap.collection.verification import with_messages
+from veilmap.collection.verification import verify_key, with_messages
 from veilmap.errors import ConfigurationError
 
 KEYS = new_keys()
@@ -153,7 +153,8 @@ def test_a_client_cannot_set_both_at_odds(both, role, at):
 def job(both, number, halves):
     """A job's content, as the leader makes it."""
     request = b"".join(half.id + half.hashes for half in halves)
-    content = with_messages(both.task, both.leader.store, request)
+    key = verify_key(both.task, both.leader.key)
+    content = with_messages(both.task, both.leader.store, key, request)
     return number.to_bytes(8) + bytes(8) + content
 
 
@@ -188,27 +189,27 @@ def test_the_helper_keeps_to_the_first_key(both):
 
 
 def test_the_leader_says_the_same_of_a_report_whenever_it_is_asked(tmp_path):
+    """Also where its database is a new one, or was put back to before it said anything."""
     task = small_task(KEYS, proofs=True)
-    own = pair(tmp_path, task, KEYS)
     half = halves_of(task, 1)[0]
+    own = pair(tmp_path, task, KEYS)
     assert own.leader.take([half]) == [None]
     before = job(own, 1, [half])
     own.close()
-    again = pair(tmp_path, task, KEYS)
+    (tmp_path / "again").mkdir()
+    again = pair(tmp_path / "again", task, KEYS)
+    assert again.leader.take([half]) == [None]
     assert job(again, 1, [half]) == before
     again.close()
 
 
-def test_other_aggregators_draw_another_key(tmp_path):
-    keys = set()
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        own = pair(tmp_path / name, small_task(KEYS, proofs=True), KEYS)
-        keys.add(own.leader.store.verify_key())
-        assert own.leader.store.verify_key() in keys
-        own.close()
-    assert len(keys) == 2
+def test_every_survey_and_every_leader_has_a_key_of_its_own():
+    task, other = (small_task(KEYS, proofs=True, most_reports=count) for count in (100, 101))
+    keys = {verify_key(task, KEYS.leader), verify_key(other, KEYS.leader)}
+    keys.add(verify_key(task, KEYS.helper))
+    assert len(keys) == 3
     assert {len(key) for key in keys} == {32}
+    assert verify_key(task, KEYS.leader) in keys
 
 
 @pytest.mark.parametrize("cut", [

@@ -37,6 +37,7 @@ from veilmap.collection.verification import (
     judged_by_helper,
     parsed_request,
     request_bytes,
+    verify_key,
     with_messages,
 )
 from veilmap.errors import ConfigurationError, DataError
@@ -231,7 +232,8 @@ class Leader(Aggregator):
         all_offered = int(fresh and len(entries) < _most_in_job(self.task))
         content = request
         if self.task.proofs is not None:
-            content = with_messages(self.task, self.store, request)
+            key = verify_key(self.task, self.key)
+            content = with_messages(self.task, self.store, key, request)
         answer = helper.job(number.to_bytes(8) + all_offered.to_bytes(8) + content)
         known = {PAIRED, WAITING, *STATES}
         if len(answer) != len(entries) or not set(answer) <= known:

@@ -6,7 +6,6 @@ goes when it is opened: its noisy version takes its place.
 """
 
 import hashlib
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -45,7 +44,6 @@ Read = Callable[[bytes, bytes], shares.Elements]
 Judged = Mapping[bytes, shares.Elements | int]
 """By report, the elements of a share whose proof convinced, or what the helper says instead."""
 
-_KEY_BYTES = 32
 _LOCK = 0x7665696C  # in PostgreSQL, of the one process that serves a database
 _CACHE_KIB = 8192
 _PAGE_BYTES = 16_384  # of SQLite: shares are long
@@ -63,7 +61,7 @@ _task = sa.Table(
     sa.Column("statement", sa.LargeBinary),  # the ledger: which sum is opened
     sa.Column("signature", sa.String(128)),  # the other aggregator's under it
     sa.Column("opened", sa.LargeBinary),  # the sum of shares with noise
-    sa.Column("verify_key", sa.LargeBinary),  # of proofs; both aggregators have the same, for good
+    sa.Column("verify_key", sa.LargeBinary),  # of proofs, as the leader told it first
 )  # fmt: skip
 _reports = sa.Table(
     "reports", _tables,
@@ -361,19 +359,14 @@ class Store:
 
     # ---- proofs
 
-    def verify_key(self, told: bytes | None = None) -> bytes:
-        """The key of proofs, which stays as it is first: the leader draws it, the helper is told.
-
-        With another one a second message about a report could be had, which tells more of it.
-        """
+    def keep_to(self, key: bytes) -> None:
+        """Note the key of proofs that the leader tells; refuse another one from then on."""
         with self._transaction() as now:
             known = now.execute(sa.select(_task.c.verify_key)).scalar_one()
             if known is None:
-                known = secrets.token_bytes(_KEY_BYTES) if told is None else told
-                now.execute(sa.update(_task).values(verify_key=known))
-            if told is not None and bytes(known) != told:
+                now.execute(sa.update(_task).values(verify_key=key))
+            elif bytes(known) != key:
                 raise Refusal("job", "proofs are verified with another key since they began", 409)
-            return bytes(known)
 
     def waiting_shares(self, entries: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         """The shares of those reports that are here, with the same hashes, and were not judged."""

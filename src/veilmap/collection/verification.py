@@ -2,13 +2,15 @@
 
     job's content   key 32 | for each report: id 16 | hashes 64 | leader's message
 
-The key belongs to the survey: the leader draws it once and the helper keeps the first it is told.
-So an aggregator says one thing of a report and never another, whatever is asked again, and however
-often.
+The key follows from the leader's own key and the task; the helper keeps to the first it is told. So
+the leader says one thing of a report and never another, whatever is asked again, and also where
+its database was put back: a message at another point would tell the helper more of the report.
 """
 
+import hashlib
 from dataclasses import dataclass
 
+from veilmap.collection.keys import SigningKey
 from veilmap.collection.pine import reports as proven
 from veilmap.collection.pine.verifying import Unproven
 from veilmap.collection.report import HASH_BYTES, ID_BYTES, Refusal
@@ -35,10 +37,15 @@ def request_bytes(task: Task, count: int) -> int:
     return _KEY_BYTES + count * (_ENTRY + proven.message_bytes(task.proofs))
 
 
-def with_messages(task: Task, store: Store, request: bytes) -> bytes:
+def verify_key(task: Task, own: SigningKey) -> bytes:
+    """What random points depend on, which no client can know; of the leader's own key."""
+    return hashlib.sha256(bytes.fromhex(own.sign("proofs", task.digest_bytes))).digest()
+
+
+def with_messages(task: Task, store: Store, key: bytes, request: bytes) -> bytes:
     """A job's content: the reports of a request, each with the leader's message."""
     assert task.proofs is not None
-    key, entries = store.verify_key(), entries_of(request)
+    entries = entries_of(request)
     there, parts = store.waiting_shares(entries), [key]
     for report, hashes in entries:
         nonce = proven.nonce_of(task.digest_bytes, report)
@@ -62,11 +69,14 @@ def parsed_request(task: Task, content: bytes) -> Request:
 def judged_by_helper(task: Task, store: Store, told: Request) -> dict[bytes, Elements | int]:
     """The helper's share of each report that is here and short enough; else what is said of it."""
     assert task.proofs is not None
-    key, found = store.verify_key(told.key), dict[bytes, Elements | int]()
+    store.keep_to(told.key)
+    found = dict[bytes, Elements | int]()
     for report, share in store.waiting_shares(entries_of(told.request)).items():
         nonce = proven.nonce_of(task.digest_bytes, report)
         try:
-            found[report] = proven.judged(task.proofs, key, nonce, share, told.messages[report])
+            found[report] = proven.judged(
+                task.proofs, told.key, nonce, share, told.messages[report]
+            )
         except Unproven as why:
             found[report] = NOT_LUCKY if why.reason == "unlucky" else NOT_PROVEN
     return found
