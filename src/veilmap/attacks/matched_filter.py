@@ -102,7 +102,11 @@ def matches_in_place(
             along=np.empty((size, 2, users), np.float32),
             norms=np.empty((size, 3, users), np.float32),
         )
-        own = Sites(sites.places[start:stop], sites.stations, sites.gains[start:stop])
+        own = Sites(
+            places=sites.places[start:stop],
+            stations=sites.stations,
+            gains=sites.gains[start:stop],
+        )
         kernels.matches(
             start=0, stop=size, sites=own, model=broadcast.kernel_model, block_of=block_of,
             uploads=told, faint=np.float32(_FAINT), out=out,

@@ -21,7 +21,7 @@ from veilmap.federation.client import Clients
 from veilmap.federation.messages import Broadcast
 from veilmap.flower import client, records
 from veilmap.flower.secagg import account, masking
-from veilmap.flower.secagg.session import Announcement
+from veilmap.flower.secagg.session import RECORD, UNOPENED, Announcement
 
 NODES = [100, 101, 102, 103, 104]
 VICTIM, OTHER = 100, 101
@@ -363,7 +363,9 @@ def test_noise_alone_has_the_deviation_of_any_other_answer(town):
 def test_shares_that_cannot_be_opened_cost_nothing(server):
     shared(server)
     spoilt = [(source, text[:-4] + b"AAAA") for source, text in server.shares_for(VICTIM)]
-    assert server.collect(VICTIM, spoilt) is None
+    complaint = server.collect(VICTIM, spoilt)  # it names who sent them, and sends nothing else
+    assert list(complaint.config_records[RECORD]) == [UNOPENED]
+    assert not complaint.array_records
     assert server.collect(VICTIM, server.shares_for(VICTIM)[:1]) is None
     assert spent(server, VICTIM) == 0
 

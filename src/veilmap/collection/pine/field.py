@@ -47,12 +47,12 @@ def root_of_unity(order: int) -> np.uint64:
 
 def powers(base: np.uint64, count: int) -> Field:
     """The first ``count`` powers 1, b, b², … of an element."""
-    return prime_field.powers(base, count)
+    return prime_field.powers(base=base, count=count)
 
 
 def inner(a: Field, b: Field) -> int:
     """Σ a_k b_k."""
-    return int(prime_field.inner(a, b))
+    return int(prime_field.inner(a=a, b=b))
 
 
 def at_roots(coefficients: Field, size: int) -> Field:
@@ -60,7 +60,7 @@ def at_roots(coefficients: Field, size: int) -> Field:
     padded = np.zeros(-(-len(coefficients) // size) * size, dtype=np.uint64)
     padded[: len(coefficients)] = coefficients
     folded = padded.reshape(-1, size).sum(axis=0) % _Q  # x^size = 1 at all of them
-    prime_field.transform(folded, root_of_unity(size))
+    prime_field.transform(row=folded, root=root_of_unity(size))
     return folded
 
 
@@ -71,24 +71,25 @@ def evaluated(coefficients: Field, point: np.uint64) -> int:
 
 def lagrange(point: np.uint64, size: int) -> Field:
     """Weights that give a polynomial's value at a point from those at the ``size``-th roots."""
-    return prime_field.lagrange(point, root_of_unity(size), size)
+    return prime_field.lagrange(point=point, root=root_of_unity(size), n=size)
 
 
 def product_sum(wires: Field, partners: Field) -> Field:
     """Coefficients of Σ_j f_j g_j from the values of f_j and g_j at roots of 1, (size, J) each."""
     size = len(wires)
-    return prime_field.product_sum(wires, partners, root_of_unity(2 * size))[: 2 * size - 1]
+    root = root_of_unity(2 * size)
+    found = prime_field.product_sum(wires=wires, partners=partners, root=root)
+    return found[: 2 * size - 1]
 
 
 def combined(weights: Field, rows: Field) -> Field:
     """Σ_k w_k · row_k."""
-    return prime_field.combined(weights, rows)
+    return prime_field.combined(weights=weights, rows=rows)
 
 
 def signed_sums(stream: bytes, values: Field, rows: int) -> Field:
     """Σ_i z_i x_i of each of ``rows`` vectors z over −1, 0, 0, 1, by two random bits an entry."""
     width = -(-len(values) // 4)
-    found = prime_field.signed_sums(
-        np.frombuffer(stream, dtype=np.uint8).reshape(rows, width), values
-    )
+    pairs = np.frombuffer(stream, dtype=np.uint8).reshape(rows, width)
+    found = prime_field.signed_sums(stream=pairs, values=values)
     return found.astype(np.uint64)
