@@ -36,7 +36,7 @@ _STATIONS = 12
 _NOISE_DB = 3.0  # of readings
 _UNSEEN = 200  # people by whom the map is judged
 _COME = 0.9  # of those invited: a design counts on some who do not
-_START_SECONDS = 60.0
+_START_SECONDS = 120.0  # machines that are busy take long; who has ended is not waited for
 
 Step = Callable[[str, int], None]
 
@@ -65,11 +65,10 @@ def play(out: Path, people: int, epsilon: float, seed: int, step: Step) -> Playe
     store.close()
     authority = out / "authority" / "ca.crt"
     with ExitStack() as open_:
-        for role in ROLES:
-            open_.enter_context(served(out, role, task))
+        serving = {role: open_.enter_context(served(out, role, task)) for role in ROLES}
         client = open_.enter_context(connected(authority))
-        for role in ROLES:
-            _await(client, task.address(role))
+        for role, process in serving.items():
+            _await(client, task.address(role), process, out / role / "aggregator.log")
         aggregators = Aggregators.of(client, task.leader, task.digest)
         began = time.monotonic()
         for number, (user, code) in enumerate(zip(data.users.tolist(), codes, strict=True)):
@@ -149,7 +148,7 @@ def served(out: Path, role: Role, task: Task) -> Iterator[subprocess.Popen[bytes
             process.wait()
 
 
-def _await(client: httpx.Client, address: str) -> None:
+def _await(client: httpx.Client, address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until an aggregator answers."""
     end = time.monotonic() + _START_SECONDS
     while True:
@@ -157,8 +156,10 @@ def _await(client: httpx.Client, address: str) -> None:
             if client.get(f"{address}/health").is_success:
                 return
         except httpx.HTTPError as problem:
-            if time.monotonic() > end:
-                raise ConfigurationError(f"{address} did not start: {problem}") from None
+            if process.poll() is not None or time.monotonic() > end:
+                raise ConfigurationError(
+                    f"{address} did not start: {problem}; {log} may say why"
+                ) from None
         time.sleep(0.1)
 
 
