@@ -255,6 +255,6 @@ def test_a_thousand_nodes_that_fail_do_not_make_a_history_that_cannot_be_read(tm
     run = training(scene, out=tmp_path / "run").play(
         LocalExchange(scene.measure(users=2, links_per_user=9, seed=0), MECHANISM, 5)
     )
-    notes = history.note("", dict.fromkeys(range(5000), "x" * 10000))
+    notes = history.noted(f"{node} {'x' * 10000}" for node in range(5000))
     history.save([replace(run.history[0], notes=notes)], tmp_path / "history.csv")
     assert load(tmp_path / "history.csv")[0].notes == notes
