@@ -445,6 +445,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_two_workers_of_a_ray_cluster_give_the_map_of_the_process(tmp_path):
     pytest.importorskip("ray", reason="Flower's simulation needs Ray")
     said = _run_script(tmp_path, _ON_A_CLUSTER)
