@@ -2,6 +2,7 @@ import shlex
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -181,3 +182,13 @@ def test_a_job_that_cannot_begin_fails_and_others_go_on(tmp_path):
 def test_versions_are_those_of_the_package(tmp_path):
     client = client_of(service_of([], tmp_path))
     assert client.get("/api/openapi.json").json()["info"]["version"] == vm.__version__
+
+
+def test_no_name_of_a_file_becomes_an_option():
+    hostile = Path("--out=elsewhere")
+    source = Source(hostile, hostile, city=0, users=1, cell_size=15.0, stations=hostile)
+    words = command.source_options(source)
+    assert {word for word in words if word.startswith("-")} == {
+        "--stations", "--test", "--cell-size",
+    }  # fmt: skip
+    assert words.count("./--out=elsewhere") == 3
